@@ -434,8 +434,8 @@ func TestExpiredShelfEnds(t *testing.T) {
 		n.endedRequest(t, first.ID)
 		n.idle(t)
 		expire(t, db, task.ID, 65*time.Minute)
-		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Fresh || !p.view.Stale {
-			t.Fatalf("%s: the expired shelf serves: %v, %v", name, p.view.Fresh, err)
+		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Serves || !p.view.Stale {
+			t.Fatalf("%s: the expired shelf serves: %v, %v", name, p.view.Serves, err)
 		}
 		end(task)
 		r := n.click(t, name, "bob", 1)

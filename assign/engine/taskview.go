@@ -101,12 +101,12 @@ func (e *Engine) readTaskView(ctx context.Context, db queryer, task int64) (task
 	var next float64
 	var shelf shelfScan
 	v := &p.view
-	into := []any{&p.version, &v.Deleted, &v.Held, &v.Fresh, &v.Stale, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh}
+	into := []any{&p.version, &v.Deleted, &v.Held, &v.Serves, &v.Stale, &v.Paused, &v.Waits, &v.Due, &v.Over, &v.Pending, &v.FellDue, &v.Refresh}
 	into = append(append(into, shelf.into()...), &p.Name, &next)
 	if err := db.QueryRow(ctx, e.SQL(selectTaskView), task).Scan(append(into, records.IntoSettings(&p.Settings)...)...); err != nil {
 		return p, fmt.Errorf("read the task: %w", err)
 	}
-	v.Stale = v.Stale && v.Fresh
+	v.Stale = v.Stale && v.Serves
 	p.Paused, v.Inbox, v.Recheck = v.Paused, p.Inbox(), p.Recheck != ""
 	p.next = time.Duration(next * float64(time.Second))
 	in, renewed := refresher{e}.refreshIn(&shelf)

@@ -8,8 +8,8 @@ type View struct {
 	Held    bool // held back: a back-off or the delay of a retry runs
 	Inbox   bool // the task has no query
 	Recheck bool // the shelf's candidates are rechecked before they are handed out
-	Fresh   bool // the shelf can be handed out
-	Stale   bool // although it has expired: Fresh is true, too
+	Serves  bool // the shelf can be handed out
+	Stale   bool // although it has expired: Serves is true, too
 
 	Pending bool // requests wait
 	Waits   bool // one of them can be served
@@ -58,7 +58,7 @@ func Next(v View) Action {
 		return Run
 	case v.Refresh && !v.Waits:
 		return Refresh
-	case !v.Waits, v.Inbox, v.Held && !v.Fresh:
+	case !v.Waits, v.Inbox, v.Held && !v.Serves:
 		return Nothing
 	}
 	return Run
@@ -70,8 +70,8 @@ func Next(v View) Action {
 // shelf takes the run lock first.
 func (v View) servesWithoutRun() bool {
 	if v.Locked {
-		return v.Fresh && v.Waits && (!v.Due || v.Held)
+		return v.Serves && v.Waits && (!v.Due || v.Held)
 	}
 	again := v.Pending && (v.Freed || v.FellDue)
-	return v.Inbox && (v.Waits || again) || v.Fresh && (v.Recheck && v.Waits && !v.Due || again)
+	return v.Inbox && (v.Waits || again) || v.Serves && (v.Recheck && v.Waits && !v.Due || again)
 }
