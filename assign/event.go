@@ -78,7 +78,7 @@ func (e Event) encode(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Of returns the event as those may see it whose token is for some tasks alone, or reports that it is not for them.
+// Of returns the event as a caller whose token is for these tasks alone may see it; false: it is not for that caller.
 func (e Event) Of(tasks []string) (Event, bool) {
 	switch body := e.Body.(type) {
 	case Pipeline:

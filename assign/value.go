@@ -19,7 +19,7 @@ type Holder struct {
 type Who struct {
 	Holder   Holder
 	Groups   []string // the user's groups
-	Anything bool     // needs no group: the user is a manager
+	Anything bool     // needs no group: the user is a manager or an observer
 	Counts   bool     // may read how much there is, and no queries: a screen on a wall
 	Tasks    []string // the only tasks that the user's token is for; nil: all
 

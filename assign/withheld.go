@@ -42,7 +42,7 @@ func (t *Task) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// WhyFailed returns why the query of a failed request did, as far as its reader may know, to end a sentence with.
+// WhyFailed returns why a failed request's query failed, as far as the reader may know, in words that end a sentence.
 func (r *Request) WhyFailed() string {
 	if r.Error == nil || *r.Error == QueryFailed {
 		return "managers and observers can see why"

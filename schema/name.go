@@ -40,8 +40,7 @@ func (n Name) Quoted() string { return `"` + string(n) + `"` }
 func (n Name) Channel() string { return string(n) }
 
 // SQL returns the query with its schema qualifier, getwork., replaced by this schema's. For [Default] that is
-// the query itself, without an allocation. For another name it costs a copy: call it once for each constant,
-// not once for each execution.
+// the query itself, without an allocation. For another name it costs a copy of the text.
 //
 // Names are written out, and not found through search_path, because search_path is state of a session, and a
 // transaction pooler gives every transaction another one.

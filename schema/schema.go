@@ -84,11 +84,10 @@ func Check(ctx context.Context, conn *pgx.Conn, n Name) error {
 	return nil
 }
 
-// Up migrates to the latest version, and makes the schema if it is missing. Each migration is a transaction of its
-// own, or, if it builds indexes beside people who work, several that a later call goes on with; it waits for locks in short tries
-// until ctx ends, which it reports by tell. Up leaves a schema alone that is
-// newer than this program, and returns [ErrNewer]. The connection must be a direct one, see the package comment; its
-// settings are reset after a migration.
+// Up migrates to the latest version, and makes the schema if it is missing. A migration is one transaction. If it builds indexes
+// while people work, it is several, and after an interruption a later call goes on with them. Up waits for locks in short tries
+// until ctx ends, and reports by tell that it waits. If the schema is newer than this program, Up leaves it alone and returns
+// [ErrNewer]. The connection must be a direct one, see the package comment; its settings are reset after a migration.
 func Up(ctx context.Context, conn *pgx.Conn, n Name, tell ...func(message string)) error {
 	// A node that restarts finds nothing to do, and then needs neither the lock nor the right to create.
 	current, latest, err := Status(ctx, conn, n)

@@ -43,8 +43,8 @@ type Connections struct {
 	Refused             map[string]int64 // how many were closed at once, by the limit that they were over
 }
 
-// metrics are the node's figures. Each counts this node alone since it started, except the age of the oldest request, which is
-// the whole cluster's, and the gauges of tasks. A scrape asks the database every five seconds at most. Labels have few values: no
+// metrics are the node's figures. Each counts this node alone since it started, except those that are the whole cluster's: the ages
+// of the oldest request and of the oldest event of web hooks, the sessions, and the gauges of tasks. A scrape asks the database every five seconds at most. Labels have few values: no
 // names of users or items, and 200 tasks at most.
 // docs/operations.md has a table of all.
 type metrics struct {

@@ -52,7 +52,7 @@ type Config struct {
 	PublicURL      *url.URL       // the one origin that is served; under --auth dev nil, or one more origin of the page
 	TrustedProxies []netip.Prefix // who may end TLS for this node, and whose X-Forwarded-For is believed
 
-	DrainOver  time.Duration // event streams end spread over this time then; 0 for at once
+	DrainOver  time.Duration // at shutdown, event streams end spread over this time; 0: at once
 	MaxCalls   int           // calls under way at once; default 1024
 	MaxWaiting int           // event streams and held answers at once; default 20,000
 

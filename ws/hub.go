@@ -17,8 +17,8 @@ type Config struct {
 	Caller func(*http.Request) (who assign.Who, role string) // the authenticated caller of a request
 	Log    *slog.Logger
 
-	// Follow calls end, with the status to close the socket with, when the rights of the request's caller end or change. The
-	// hub calls release when the socket has ended. A nil Follow means that rights never end.
+	// Follow watches the rights of the request's caller. When they end or change, it calls end with the status that closes the
+	// socket. The hub calls release when the socket has ended. A nil Follow means that rights never end.
 	Follow func(r *http.Request, end func(status Status, reason string)) (release func())
 
 	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0 for no limit

@@ -5,7 +5,7 @@
 //
 // A click goes through these steps, each in a function of its own:
 //
-//  1. Record (record.go). The request is inserted and committed before any lock is tried. Clicks that come while
+//  1. Record (record.go; record_insert.go has the statement). The request is inserted and committed before any lock is tried. Clicks that come while
 //     the node's last transaction for the task is in flight are recorded together.
 //  2. Lock (runlock.go, runLock). A new transaction begins with
 //     select … from task where id = $1 for no key update skip locked.
@@ -18,6 +18,7 @@
 //  6. Assign (round.go). The assign lock is taken. A later statement reads all requests that wait by now, including those
 //     that came during the query. Package plan decides. Work, requests and the task's state are written, one NOTIFY last.
 //  7. Push (package feed). Every node hears the NOTIFY, reads the round's rows once, and delivers to each holder their own.
+//     The bytes leave in ws/writers.go, or in web/events.go for server-sent events.
 //  8. Look again (serve.go, runServeLoop). After every commit: a request that was recorded after step 6 had read, and found
 //     the lock taken before it was free, is on nobody's list.
 //  9. Rescue (rescuer.go). Every node looks every two seconds for requests that nobody serves, because their node died

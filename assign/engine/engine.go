@@ -22,7 +22,7 @@ import (
 	"getwork/notify"
 )
 
-// Config is what an Engine needs. The contract's section 2 documents everything but the use of the pools.
+// Config is what an Engine needs.
 type Config struct {
 	Node string // names this process, unique for each start
 
@@ -44,7 +44,7 @@ type Config struct {
 	Trace    *tracing.Tracer // makes spans of runs and of answered requests; nil: off
 	Log      *slog.Logger
 
-	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and ten times as often while a run is under way; default 2 s
+	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and five times as often while a run is under way; default 2 s
 	Retention time.Duration // how long finished work and requests are kept; default 90 days
 
 	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.

@@ -100,7 +100,7 @@ func (e *Engine) wakeSweep() {
 type sweeper struct{ *Engine }
 
 // run sleeps until the next lease runs out or the next holder is to be warned. The node that gave a lease knows of it at
-// once; the others know within two seconds, in case that node is gone by then. It pauses after each sweep. Otherwise a row
+// once; the others know within three seconds, in case that node is gone by then. It pauses after each sweep. Otherwise a row
 // that is due but locked would make it spin, and so would many short leases.
 func (s sweeper) run(ctx context.Context) error {
 	for {

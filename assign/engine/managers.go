@@ -277,7 +277,7 @@ insert into getwork.task_pause (task_id, version, n, paused, by)
 select $1, $2, coalesce((select p.n from getwork.task_pause p where p.task_id = $1 order by p.version desc, p.n desc limit 1), 0) + 1, $3, $4`
 )
 
-// SetPaused pauses or resumes a task. Unlike [Engine.UpdateTask] it makes no version, so it is in nobody's way who edits the
+// SetPaused pauses or resumes a task. Unlike [Engine.UpdateTask] it makes no version, so it disturbs nobody who edits the
 // task at the same time; [records.Records.TaskLog] lists it. A task that is paused already stays as it is. only is the version
 // that the caller has seen: if the task is at another, SetPaused is refused with [assign.StaleVersion]; 0: any version.
 func (e *Engine) SetPaused(ctx context.Context, name string, paused bool, only int, by string) (assign.Task, error) {

@@ -27,8 +27,8 @@ func bodyOf(c assign.Click) string {
 	return body
 }
 
-// GetWork records a click and returns its request. The request is complete if the shelf is fresh, or if it ended as it was
-// recorded (paused, in back-off). Otherwise it is pending; its result is pushed, or found by asking again. A holder who has a
+// GetWork records a click and returns its request. The request is complete if the shelf or the inbox could answer it, or if it
+// ended as it was recorded (paused, in back-off). Otherwise it is pending; its result is pushed, or found by asking again. A holder who has a
 // pending request for the task gets that one.
 func (e *Engine) GetWork(ctx context.Context, task string, c assign.Click) (assign.Request, error) {
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{}), gone: ctx.Done()}
@@ -268,8 +268,8 @@ func (c recorder) answer(ctx context.Context, task int64, batch []*click) {
 	}
 }
 
-// recordAndServe is the transaction of a batch. If the shelf is fresh or the task an inbox, it is a round: it takes the
-// assign lock, and records the batch as it serves all waiting requests. If the shelf is stale, or has gone stale meanwhile,
+// recordAndServe is the transaction of a batch. If the shelf serves or the task is an inbox, it is a round: it takes the
+// assign lock, and records the batch as it serves all waiting requests. If the shelf has ended, or ends meanwhile,
 // it only records; the run lock is the next step, in a transaction of its own. It returns the round, if there was one.
 //
 // A round is two round trips: the lock and all that is read, and all that is written, with COMMIT. If the round leaves a click

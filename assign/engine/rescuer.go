@@ -68,8 +68,8 @@ const (
 	atOnce              // a run seems to be dead, but may only just have ended
 )
 
-// rescuePause is LookEvery, or a tenth or less of it, and up to half longer or shorter at random, so that a dozen nodes do
-// not look at the same moment. At ease two looks are less than 3 s apart, so a holder's death is noticed within that time.
+// rescuePause is LookEvery at ease and a fifth or a twentieth of it otherwise, longer or shorter at random by up to half, so that
+// a dozen nodes do not look at the same moment. At ease two looks are less than 3 s apart, so a holder's death is noticed within that time.
 func (r *rescuer) rescuePause(p pace) time.Duration {
 	switch p {
 	case closely:

@@ -100,7 +100,7 @@ func (l locker) serveShelf(ctx context.Context, tx pgx.Tx, task int64) error {
 		return err
 	}
 	if !r.state.serves() || r.state.Recheck != "" {
-		return tx.Rollback(ctx) // the shelf went stale meanwhile, or must be rechecked first
+		return tx.Rollback(ctx) // the shelf has ended meanwhile, or must be rechecked first
 	}
 	if err := r.serve(ctx, r.supply()); err != nil {
 		return err

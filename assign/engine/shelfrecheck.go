@@ -14,8 +14,8 @@ import (
 )
 
 // A task with a recheck hands out only items that matched a moment ago. The recheck is a user's query and may take its time,
-// so it is executed before the assign lock is taken, on the best candidates: somewhat more than twice as many as are asked
-// for. A round that comes to a candidate that was not rechecked is given up, and begins again with more.
+// so it is executed before the assign lock is taken, on the best candidates, until somewhat more than twice as many match as are
+// wanted. A round that comes to a candidate that was not rechecked is given up, and begins again with more.
 
 var (
 	// errTooFewRechecked says that the round needs more candidates rechecked, or by another recheck.

@@ -1,4 +1,4 @@
-// Package feed delivers what happens to everybody who follows on this node: sockets and event streams ([Stream]), and held
+// Package feed delivers events to everybody who follows on this node: sockets and event streams ([Stream]), and held
 // answers ([Feed.Await]).
 //
 // NOTIFY names what changed ([Feed.Heard]). The feed's one loop ([Feed.Run]) reads that from the tables, once for all

@@ -20,7 +20,7 @@ type Request struct {
 	Lingers  bool     // it waits rather than end with nothing
 	Open     int      // how much of the task the user holds already; the same in all requests of the user
 	Groups   []string // the user's groups
-	Ran      bool     // the shelf's run was for it, and left it to that shelf; in a run's own round: the run before did, in vain
+	Ran      bool     // the shelf's run left it to this shelf; in a run's own round: an earlier run left it to a shelf that never answered
 	Anything bool     // needs no group: the user is a manager
 }
 
@@ -123,10 +123,10 @@ type Plan struct {
 // A whole supply answers every request: with items, with nothing, or by lingering. A cut supply hides further items of the
 // query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
 // too. A stale shelf says nothing about the query: whether it is cut or not, each request gets all that it wants, or waits. A
-// request that only a rule keeps from the rest waits alone. In a run's own round a part is a fair answer, because no request can
-// get better items. Only a request that finds the result used up waits for the next run. A run's own round may leave requests to
-// the shelf that its result becomes. They are answered there as in that round: if they waited for another run, it would find the
-// same. If that shelf ends before, the next run's own round answers them (Request.Ran).
+// request that only a rule keeps from the rest waits alone. In a run's own round a request may get less than it wants, because
+// nobody can get better items. Only a request that finds the result used up waits for the next run. A run's own round may leave
+// requests to the shelf that its result becomes. The shelf answers them as that round would: another run would find the same
+// items. If the shelf ends first, the next run's own round answers them (Request.Ran).
 func Assign(rules Rules, requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
 	open := map[string]int{}

@@ -1,6 +1,6 @@
 package plan
 
-// ShelfLife is a task's shelf as its next run is timed by it. All times are in seconds.
+// ShelfLife is what decides when the next run of a task's shelf begins. All times are in seconds.
 type ShelfLife struct {
 	FreshFor float64  // how long the leftovers of a run are fresh
 	Expires  float64  // until the shelf expires; negative: it has expired
@@ -12,11 +12,11 @@ type ShelfLife struct {
 
 // RefreshIn returns the seconds until the shelf's next run should begin; 0 or less: now.
 //
-// The run begins when what remains is under twice the longest recent run, because it runs while clicks are served, which may
-// make it slower, and as long again as it may wait for a slot. It does not begin before half of the shelf's time is over,
-// unless a run a quarter longer than the longest needs that; otherwise one run would follow another. If no recent run ran
-// beside clicks, their times are those of an idle machine and foretell nothing: beside 256 users on two cores a run has taken
-// three times as long. The first such run begins while five sixths of the shelf's time remain.
+// The run begins when the time that remains is twice the longest recent run, plus what a refresh has lately waited for a slot.
+// Twice, because the clicks that are served meanwhile may slow the run down. It does not begin before half of the shelf's time is
+// over, unless 1.25 times the longest run needs more; otherwise runs would follow each other without a pause. If no recent run ran
+// beside clicks, their times are those of an idle machine, and too short: beside 256 users on two cores a run has taken three
+// times as long. The first run beside clicks begins while five sixths of the shelf's time remain.
 func RefreshIn(s ShelfLife) float64 {
 	const margin = 0.1 // for the commit, and for timers that are late
 	lead := min(2*s.Longest, max(1.25*s.Longest, s.FreshFor/2)) + s.SlotWait + margin

@@ -41,8 +41,8 @@ func (c *Client) CancelRequest(ctx context.Context, id int64, options ...Option)
 // holdFor is how long AwaitRequest asks nodes to hold their answers.
 const holdFor = 60 * time.Second
 
-// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so it returns at once then. It waits through
-// restarts of the server, too, unless [Retry] sets Tries.
+// AwaitRequest waits until a request has ended, or ctx does. Nodes hold their answers, so it returns as soon as the request ends.
+// It also waits through restarts of the server, unless [Retry] sets Tries.
 func (c *Client) AwaitRequest(ctx context.Context, id int64) (assign.Request, error) {
 	patient := *c
 	patient.Retry.Tries = cmp.Or(c.Retry.Tries, -1)

@@ -61,7 +61,7 @@ func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 	return s, nil
 }
 
-// Next waits for the next event. Call it all the time: the node considers a client that does not read dead after 20 s, and
+// Next waits for the next event. Call it all the time: the node considers a client that does not read dead after 40 s at most, and
 // closes with 1013 if too many events wait. If ctx ends, so does the connection. [ws.CloseStatus] explains an error.
 func (s *Socket) Next(ctx context.Context) (e Event, err error) {
 	b, err := s.conn.Read(ctx)

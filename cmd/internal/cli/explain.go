@@ -20,7 +20,7 @@ type itemsShowCmd struct {
 
 // Help returns the text that --help adds.
 func (itemsShowCmd) Help() string {
-	return "If the task has a query and no fresh result, the query is run to look for the item, however long that takes; Ctrl-C gives up. For managers."
+	return "If the task has a query and no fresh result, the query is run to look for the item, for up to its query_timeout; Ctrl-C gives up. For managers."
 }
 
 // Run explains one item.

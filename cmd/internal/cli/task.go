@@ -159,7 +159,8 @@ func (taskUpdateCmd) Help() string {
   getwork task update review-photos --query-file photos.sql --query-timeout 90s
   getwork task update review-photos --lease none --groups editors,chiefs
 
---name renames the task. If the query changes, a run that is under way starts over.`
+--name renames the task. If the query, the recheck, slots or max_candidates change, a run
+that is under way starts over.`
 }
 
 // Run changes one task.

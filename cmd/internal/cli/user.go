@@ -111,7 +111,7 @@ type userBlockCmd struct {
 
 // Help returns the text that --help adds.
 func (userBlockCmd) Help() string {
-	return "Their sessions, tokens and connections end at once, and their waiting requests are cancelled. What they hold stays held: `getwork work release --of USER` takes it back. `getwork user unblock` undoes it, except what was cancelled. For administrators."
+	return "Their sessions and tokens are refused, their connections end at once, and their waiting requests are cancelled. What they hold stays held: `getwork work release --of USER` takes it back. `getwork user unblock` undoes it, except what was cancelled. For administrators."
 }
 
 // Run blocks a user.

@@ -38,7 +38,7 @@ type Command struct {
 	LogLevel              slog.Level    `help:"debug, info, warn or error." default:"info"`
 	LogCalls              bool          `help:"Log a line for each call: method, route, status, seconds, user, task, request and trace."`
 	PrivatePostgres       bool          `help:"Start a PostgreSQL of this node's own, instead of --database-url."`
-	DataDir               string        `help:"Where the private PostgreSQL keeps its data; see above." placeholder:"DIR"`
+	DataDir               string        `help:"Where the private PostgreSQL keeps its data." placeholder:"DIR"`
 	UntilStdinCloses      bool          `hidden:"" help:"Shut down when standard input is closed, so that the node ends with its parent process."`
 
 	Identity
