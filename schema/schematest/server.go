@@ -159,19 +159,6 @@ func Long(t testing.TB) {
 	}
 }
 
-// All reports whether GETWORK_TEST_ALL is set, as .ci/run sets it.
-func All() bool { return os.Getenv("GETWORK_TEST_ALL") != "" }
-
-// Thorough leaves out a test that shows a rare course, or in another browser or in more cases what others show, unless
-// GETWORK_TEST_ALL is set.
-func Thorough(t testing.TB) {
-	t.Helper()
-	Long(t)
-	if !All() {
-		t.Skip("a rare course, or shows in another way what other tests show: only with GETWORK_TEST_ALL=1, as .ci/run sets it")
-	}
-}
-
 func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	cfg.TCP = true

@@ -13,6 +13,7 @@ import (
 	"getwork/cmd/internal/node"
 	"getwork/cmd/internal/torture"
 	"getwork/cmd/internal/torture/checker"
+	"getwork/schema/schematest"
 )
 
 // hole is a promise and all defences that keep it.
@@ -86,6 +87,7 @@ func TestHoles(t *testing.T) {
 		for _, off := range h.defences {
 			if len(h.defences) > 1 {
 				t.Run("no "+off, func(t *testing.T) {
+					schematest.Thorough(t)
 					t.Parallel()
 					for _, rule := range h.uncovered(h.torture(t, dir, off), off) {
 						t.Errorf("without %s alone: %q is broken", off, rule)
