@@ -49,7 +49,7 @@ func checkCases(t *testing.T, n int, property func(*rapid.T)) {
 	switch {
 	case testing.Short():
 		n = max(1, n/4)
-	case !schematest.All():
+	case !schematest.Also(t.Name()):
 		n = max(1, n/2)
 	}
 	checks := flag.Lookup("rapid.checks").Value

@@ -59,7 +59,7 @@ func TestNothingForbidden(t *testing.T) {
 	switch {
 	case testing.Short():
 		checks = []check{{"CLICKERS=2 WITHOUT_SWEEP", kept}}
-	case schematest.All() || *long:
+	case schematest.Also(t.Name()) || *long:
 		checks = append(checks, check{"CLICKERS=2 SHELF REFRESHES=1 CLOSINGS=1 WITHOUT_SWEEP", kept},
 			check{"CLICKERS=3 NODES=3 WITHOUT_SWEEP", kept}, check{"CLICKERS=3 CANCELS WITHOUT_SWEEP", kept},
 			check{"CLICKERS=3 SHELF WITHOUT_SWEEP", kept}, check{"CLICKERS=2 CANCELS CUTS=1", kept})
@@ -88,7 +88,7 @@ func TestEverybodyIsServed(t *testing.T) {
 		{"CLICKERS=2 WITHOUT_SWEEP CRASHES=1", neverEnds},
 		{"CLICKERS=2 WITHOUT_SWEEP CUTS=1", neverEnds},
 	}
-	if schematest.All() || *long {
+	if schematest.Also(t.Name()) || *long {
 		checks = append(checks, check{"CLICKERS=2 CRASHES=1", kept}, check{"CLICKERS=2 CANCELS " + allLooks, kept})
 	}
 	if *long {
@@ -127,7 +127,7 @@ func TestDefences(t *testing.T) {
 		{"CLICKERS=2 SHELF WITHOUT_EVERYBODY", overtaken},
 		{"CLICKERS=2 ITEMS=1 WITHOUT_ORDER", lastFirst},
 	} {
-		if !schematest.All() && !*long && (c.want == kept || found[c.want] || strings.Contains(c.switches, "SHELF")) {
+		if !schematest.Also(c.switches) && !*long && (c.want == kept || found[c.want] || strings.Contains(c.switches, "SHELF")) {
 			continue
 		}
 		found[c.want] = true

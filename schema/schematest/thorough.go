@@ -10,8 +10,11 @@ import (
 // thorough is 1, or such as 2/3: the second third of the tests that begin with [Thorough].
 const thorough = "GETWORK_TEST_ALL"
 
-// All reports whether GETWORK_TEST_ALL is set.
-func All() bool { return os.Getenv(thorough) != "" }
+// Also reports whether the thorough cases of that name are in what GETWORK_TEST_ALL names.
+func Also(name string) bool {
+	part, parts, err := parsePart(os.Getenv(thorough))
+	return err == nil && parts > 0 && partOf(name, parts) == part
+}
 
 // Thorough leaves out a test that shows a rare course, or in another browser or in more cases what others show, unless
 // GETWORK_TEST_ALL is set, and the test is in the part that it names.

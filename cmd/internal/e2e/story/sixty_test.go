@@ -8,7 +8,6 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
-	"getwork/schema/schematest"
 )
 
 // Sixty people click within two seconds, on three nodes, while one query of three seconds runs for all of them.
@@ -16,7 +15,7 @@ func TestSixtyUsersOneQuery(t *testing.T) {
 	t.Run("read committed", func(t *testing.T) { sixty(t, "") })
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
-			sixty(t, schematest.OwnServer(t, map[string]string{"default_transaction_isolation": level}).URL("getwork"))
+			sixty(t, e2e.DatabaseAt(t, level))
 		})
 	}
 }

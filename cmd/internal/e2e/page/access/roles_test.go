@@ -95,9 +95,12 @@ func TestPageRolesPressEverything(t *testing.T) {
 				b.Opens(s.Nodes[0].URL + path)
 				b.Await(fmt.Sprintf(`location.pathname === %q && document.querySelector(%q)`, leads, there[leads]), e2e.Soon)
 				b.State("live", e2e.Soon)
+				if path != leads {
+					continue // all is pressed at the address itself
+				}
 				n := page.InPage[int](b, pressesAll)
 				t.Logf("%s: %d pressed", path, n)
-				if path == "/" && n < role.least {
+				if path == role.paths["/"] && n < role.least {
 					t.Errorf("%d buttons were pressed, and there are more", n)
 				}
 			}

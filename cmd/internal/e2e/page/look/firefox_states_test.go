@@ -96,7 +96,7 @@ func TestFirefoxStates(t *testing.T) {
 	s := e2e.NewSite(t, 1, "")
 	day(s)
 	for n, what := range firefoxStates {
-		if i := n % 4; !allLooks && !schematest.All() && i != 0 && i != 3 { // pairs, of which one is seen on a screen and one on a telephone
+		if i := n % 4; !allLooks && !schematest.Also("all states in Firefox") && i != 0 && i != 3 { // pairs, of which one is seen on a screen and one on a telephone
 			continue
 		}
 		t.Run(what.name, func(t *testing.T) {

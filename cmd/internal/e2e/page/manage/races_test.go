@@ -25,7 +25,7 @@ const fakes = `
 
 func raced(t *testing.T) *page.Browser {
 	b := page.NewBrowser(t, "")
-	s := e2e.NewSite(t, 2, "")
+	s := e2e.NewSite(t, 1, "")
 	b.Manager(s.Nodes[0].URL, "Mia", "/tasks")
 	return b
 }
@@ -35,7 +35,7 @@ func TestPageTasksNameTakenAgain(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	b := page.NewBrowser(t, "")
-	s := e2e.NewSite(t, 2, "")
+	s := e2e.NewSite(t, 1, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
 	b.Manager(s.Nodes[0].URL, "Mia", "/tasks")
 	b.State("live", e2e.Soon)
