@@ -5,8 +5,8 @@
 //
 // A click goes through these steps, each in a function of its own:
 //
-//  1. Record (record.go; record_insert.go has the statement). The request is inserted and committed before any lock is tried. Clicks that come while
-//     the node's last transaction for the task is in flight are recorded together.
+//  1. Record (record.go; record_insert.go has the statement). The request is inserted and committed before any lock is
+//     tried. Clicks that come while the node's last transaction for the task is in flight are recorded together.
 //  2. Lock (runlock.go, runLock). A new transaction begins with
 //     select … from task where id = $1 for no key update skip locked.
 //  3. Busy. If no row comes back, another session runs the query. The click is answered "pending"; its result is pushed,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -56,15 +57,23 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// A server that can't load the library only says so, and goes on with connections of twice the cost.
-func TestQuickExitIsLoaded(t *testing.T) {
+// A server that can't load the library only says so, and goes on with connections of twice the cost. If PostgreSQL mapped its memory
+// in another way, nothing would say so.
+func TestPreloaded(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("gcc"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("gcc compiles the library, on Linux: apt-get install gcc")
 	}
-	mapped, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", schematest.Server(t).PID()))
-	if err != nil || !strings.Contains(string(mapped), "/exit.so") {
-		t.Errorf("PostgreSQL has not loaded exit.so: %v", err)
+	mapped, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", schematest.Server(t).PID()))
+	if err != nil || !strings.Contains(string(mapped), "/preload.so") {
+		t.Errorf("PostgreSQL has not loaded preload.so: %v", err)
+	}
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		return // a kernel without huge pages
+	}
+	// A shared mapping of no file, and the flag that asks for huge pages (proc(5)).
+	if !regexp.MustCompile(` rw-s .*/dev/zero \(deleted\)\n(?:[A-Z]\w+:.*\n)*VmFlags:.* hg\b`).Match(mapped) {
+		t.Error("shared memory asks for no huge pages")
 	}
 }
 

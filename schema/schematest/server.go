@@ -48,7 +48,7 @@ func (l *lazy) start() (*postgres.Server, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.server == nil && l.err == nil {
-		environment, remove := quickExit()
+		environment, remove := preload()
 		l.server, l.err = launch(postgres.Config{Environment: environment})
 		remove()
 	}
@@ -163,7 +163,7 @@ func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	cfg.TCP = true
 	if cfg.Environment == nil { // a server with a clock preloads that one's library
-		environment, remove := quickExit()
+		environment, remove := preload()
 		t.Cleanup(remove) // after the server's end: a restarted one needs it, too
 		cfg.Environment = environment
 	}

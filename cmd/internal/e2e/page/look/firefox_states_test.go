@@ -87,8 +87,7 @@ func hookedWay(path string, then func(*page.Firefox, *e2e.Site)) func(*page.Fire
 }
 
 // Every view, on a screen and on a telephone, in light and dark: nobody scrolls sideways, axe finds nothing serious,
-// everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at. By itself it looks at
-// half of its states, since Chromium shows each; GETWORK_TEST_ALL has it look at all.
+// everything can be reached by keyboard, and the console is silent. Pictures are taken for people to look at.
 func TestFirefoxStates(t *testing.T) {
 	schematest.Thorough(t)
 	t.Parallel()
@@ -96,9 +95,6 @@ func TestFirefoxStates(t *testing.T) {
 	s := e2e.NewSite(t, 1, "")
 	day(s)
 	for n, what := range firefoxStates {
-		if i := n % 4; !allLooks && !schematest.Also("all states in Firefox") && i != 0 && i != 3 { // pairs, of which one is seen on a screen and one on a telephone
-			continue
-		}
 		t.Run(what.name, func(t *testing.T) {
 			defer func(before *testing.T) { f.T, s.T = before, before }(f.T)
 			f.T, s.T = t, t

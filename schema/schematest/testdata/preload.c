@@ -1,4 +1,4 @@
-// Preloaded into PostgreSQL. Neither changes what a server does.
+// Two functions of the C library that tests replace in PostgreSQL, to save CPU. What a server does stays the same.
 
 #define _GNU_SOURCE
 #include <stdio.h>
