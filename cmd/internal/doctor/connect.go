@@ -142,9 +142,11 @@ func where(c *pgx.ConnConfig) string {
 	return net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
 }
 
-// round shortens a time for people.
+// round shortens a time for people. A fast machine's round trip takes tens of microseconds, which must not become 0s.
 func round(d time.Duration) time.Duration {
 	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond)
 	case d < 10*time.Millisecond:
 		return d.Round(100 * time.Microsecond)
 	case d < 10*time.Second:

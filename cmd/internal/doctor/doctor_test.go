@@ -212,3 +212,18 @@ func (w *ward) expect(b broken) {
 		w.t.Errorf("%s, mended by %q: %+v", name, b.mend, found)
 	}
 }
+
+// A time is short, and never nothing.
+func TestRound(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		43567 * time.Nanosecond:   "44µs",
+		1234567 * time.Nanosecond: "1.2ms",
+		43567 * time.Microsecond:  "44ms",
+		12345 * time.Millisecond:  "12s",
+	} {
+		if got := round(d).String(); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
