@@ -197,6 +197,7 @@ func TestPageReleases(t *testing.T) {
 	b.Visit(s.Nodes[0].URL, "/items?release=1&user=Tracy", "Mary,manager")
 	b.Shows("#release", "Release 12 items")
 	b.Shows("dialog .quiet", "… and 4 more")
+	b.Await(`document.querySelector('#release-task option[value=verify]')`, e2e.Soon) // the tasks are read beside the count
 	b.Eval(`(document.querySelector('#release-task').value = 'verify', document.querySelector('#release-task').dispatchEvent(new Event('change')), '')`)
 	b.Shows("#release", "Release 10 items")
 	b.Shows("dialog .found", "10 items are held by Tracy.")
