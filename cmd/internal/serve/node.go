@@ -71,6 +71,7 @@ type node struct {
 	deaf     error // why the node can't LISTEN, as found at the start; nil: it can
 	draining atomic.Bool
 	probes   probes
+	unready  pg.LogLimiter
 	drain    context.CancelFunc // ends held answers
 	late     *time.Timer        // ends the process if shutting down takes too long
 }

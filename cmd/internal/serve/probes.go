@@ -42,7 +42,10 @@ func (n *node) checks(ctx context.Context) []web.Check {
 	if n.draining.Load() {
 		checks[0].Err = errors.New("the node is shutting down")
 	}
-	checks[1].Err = n.databaseFault(ctx)
+	if err := n.databaseFault(ctx); err != nil {
+		checks[1].Err = err
+		n.logUnready(ctx, err)
+	}
 	if !n.feed.Listening() {
 		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
 		if n.deaf != nil {
@@ -50,6 +53,17 @@ func (n *node) checks(ctx context.Context) []web.Check {
 		}
 	}
 	return checks
+}
+
+// logUnready tells the operator why probes fail, since those who probe are not told. A probe that is given up says nothing
+// about the database.
+func (n *node) logUnready(ctx context.Context, fault error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if facts := n.unready.Again("readiness", fault); facts != nil {
+		n.log.Error("not ready: the database can't be used", facts...)
+	}
 }
 
 // selectSchema locks no table. A migration, or whoever else locks one, does not make nodes unready.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // A node is ready while its schema is there, even if a migration, or somebody else, has locked the tables.
@@ -36,6 +38,7 @@ func TestReadyNeedsTheSchema(t *testing.T) {
 	execute(`rollback`)
 	execute(`alter schema getwork rename to elsewhere`) // dropping it would take locks beside the node's own
 	ready(503, "the database has no schema getwork")
+	timeout.Await(t, "the log says why", func() bool { return n.said("has no schema getwork: restore it") > 0 })
 	execute(`alter schema elsewhere rename to getwork`)
 	ready(200, "database: ok")
 }
