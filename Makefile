@@ -13,7 +13,7 @@ demo: ## run the demo: PostgreSQL, three nodes and a page
 test: ## the README's test command
 	go test ./...
 
-all: ## the same, and the thorough tests: a second browser, more cases, fail-overs; .ci/run runs a third of them
+all: ## the same, and the thorough tests: a second browser, more cases, fail-overs; .ci/run runs them, too
 	GETWORK_TEST_ALL=1 go test ./...
 
 short: ## what one process can show, on a real PostgreSQL; T=./assign/engine for one package
