@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,13 +27,24 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
+// programIn is the folder of program, which is deleted after the last test.
+var programIn string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := os.RemoveAll(programIn); err != nil { // nothing, if no test needed it
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
 // program is getwork, built from this tree.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "getwork-check-")
-	if err != nil {
+var program = sync.OnceValues(func() (file string, err error) {
+	if programIn, err = os.MkdirTemp("", "getwork-check-"); err != nil {
 		return "", err
 	}
-	file := filepath.Join(dir, "getwork")
+	file = filepath.Join(programIn, "getwork")
 	c := exec.Command("go", "build", "-o", file, "./cmd/getwork")
 	c.Dir = "../.."
 	if out, err := c.CombinedOutput(); err != nil {
