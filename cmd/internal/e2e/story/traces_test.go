@@ -66,16 +66,22 @@ func TestTraceOverThreeNodes(t *testing.T) {
 	for i := range id {
 		id[i] = s.Dial("nobody", i).Hello.Node
 	}
-	socket := s.Dial("oliver", 2)
-	// The first and the third node have their hands full, so the second runs the query.
-	for i, task := range map[int]string{0: "busy", 2: "busy-too"} {
+	// Two nodes have their hands full, whichever they are, so the third runs the query.
+	for i, task := range []string{"busy", "busy-too"} {
 		if _, a, err := s.As("peter", i).GetWork(t.Context(), task, 1); err != nil || a.Status != 202 {
 			t.Fatalf("%d %s, %v", a.Status, a.Body, err)
 		}
-		s.Await("it is that node which runs it", e2e.Soon, `
-select exists (select from getwork.run u join getwork.task_state s using (task_id) where s.name = $1 and u.node = $2 and u.state = 'running')`, task, id[i])
+		s.Await("it is run", e2e.Soon, `
+select exists (select from getwork.run join getwork.task_state s using (task_id) where s.name = $1 and run.state = 'running')`, task)
 	}
-	r, a, err := s.As("oliver", 0).GetWork(t.Context(), "verify", 2, from("01")...)
+	busy := column[string](s, `select node from getwork.run where state = 'running'`)
+	clicked, heard := slices.Index(id, busy[0]), slices.Index(id, busy[1])
+	if clicked < 0 || heard < 0 || clicked == heard {
+		t.Fatalf("the busy nodes are %v, of %v", busy, id)
+	}
+	free := 3 - clicked - heard
+	socket := s.Dial("oliver", heard)
+	r, a, err := s.As("oliver", clicked).GetWork(t.Context(), "verify", 2, from("01")...)
 	if err != nil || a.Status != 202 {
 		t.Fatalf("%d %s, %v", a.Status, a.Body, err)
 	}
@@ -97,7 +103,7 @@ select exists (select from getwork.run u join getwork.task_state s using (task_i
 		if span.Trace != callers {
 			t.Errorf("%s is of trace %s, want %s", span.Name, span.Trace, callers)
 		}
-		if want := []string{id[0], id[1], id[1], id[2]}[i]; span.Node != want {
+		if want := []string{id[clicked], id[free], id[free], id[heard]}[i]; span.Node != want {
 			t.Errorf("%s was made by %s, want %s", span.Name, span.Node, want)
 		}
 		if want := []string{parent, click.ID, click.ID, click.ID}[i]; span.Parent != want {
@@ -113,17 +119,17 @@ select exists (select from getwork.run u join getwork.task_state s using (task_i
 	if got := column[string](s, `select traceparent from getwork.work_requested where id = $1`, r.ID); got[0] != "00-"+callers+"-"+click.ID+"-01" {
 		t.Errorf("the click recorded %q", got)
 	}
-	e2e.Await(t, "a line of the first node has the request and the trace", e2e.Soon, func() bool {
-		return strings.Contains(s.Nodes[0].Output(), "request="+request+" trace="+callers)
+	e2e.Await(t, "a line of the clicked node has the request and the trace", e2e.Soon, func() bool {
+		return strings.Contains(s.Nodes[clicked].Output(), "request="+request+" trace="+callers)
 	})
-	e2e.Await(t, "a line of the second node has the run and the trace", e2e.Soon, func() bool {
-		text := s.Nodes[1].Output()
-		return strings.Contains(text, "msg=run node="+id[1]+" task=verify") && strings.Contains(text, " trace="+callers)
+	e2e.Await(t, "a line of the free node has the run and the trace", e2e.Soon, func() bool {
+		text := s.Nodes[free].Output()
+		return strings.Contains(text, "msg=run node="+id[free]+" task=verify") && strings.Contains(text, " trace="+callers)
 	})
 	if text := fmt.Sprintf("%s %s", a.Body, pushed.Request.Work[0].Details); strings.Contains(text, callers) || strings.Contains(text, click.ID) {
 		t.Errorf("the trace is shown in %s", text)
 	}
-	s.unsampled(collector)
+	s.unsampled(collector, free)
 	open()
 	for _, task := range []string{"busy", "busy-too"} {
 		one("run", "getwork.task", task)
@@ -131,18 +137,18 @@ select exists (select from getwork.run u join getwork.task_state s using (task_i
 	secret(t, collector)
 }
 
-// unsampled clicks as a caller whose trace is not sampled: nothing is recorded and nothing sent, but the log has the trace.
-func (s *site) unsampled(collector *otlptest.Collector) {
+// unsampled clicks on that node as a caller whose trace is not sampled: nothing is recorded and nothing sent, but the log has the trace.
+func (s *site) unsampled(collector *otlptest.Collector, node int) {
 	s.T.Helper()
-	r, a, err := s.As("tracy", 1).GetWork(s.T.Context(), "verify", 1, append(from("00"), "Prefer", "wait=60")...)
+	r, a, err := s.As("tracy", node).GetWork(s.T.Context(), "verify", 1, append(from("00"), "Prefer", "wait=60")...)
 	if err != nil || a.Status != 201 {
 		s.T.Fatalf("%d %s, %v", a.Status, a.Body, err)
 	}
 	if got := column[*string](s, `select traceparent from getwork.work_requested where id = $1`, r.ID); got[0] != nil {
 		s.T.Errorf("an unsampled click recorded %q", *got[0])
 	}
-	e2e.Await(s.T, "a line of the second node has the request and the trace", e2e.Soon, func() bool { // it comes after the answer
-		return strings.Contains(s.Nodes[1].Output(), fmt.Sprintf("request=%d trace=%s", r.ID, callers))
+	e2e.Await(s.T, "a line of that node has the request and the trace", e2e.Soon, func() bool { // it comes after the answer
+		return strings.Contains(s.Nodes[node].Output(), fmt.Sprintf("request=%d trace=%s", r.ID, callers))
 	})
 	for _, what := range []string{"assign", "push", "POST /api/v1/tasks/{task}/requests"} {
 		if found := collector.Spans(what, "getwork.request", fmt.Sprint(r.ID)); len(found) > 0 {
