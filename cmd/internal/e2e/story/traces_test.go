@@ -75,6 +75,9 @@ func TestTraceOverThreeNodes(t *testing.T) {
 select exists (select from getwork.run join getwork.task_state s using (task_id) where s.name = $1 and run.state = 'running')`, task)
 	}
 	busy := column[string](s, `select node from getwork.run where state = 'running'`)
+	if len(busy) != 2 {
+		t.Fatalf("%v are busy, want two nodes", busy)
+	}
 	clicked, heard := slices.Index(id, busy[0]), slices.Index(id, busy[1])
 	if clicked < 0 || heard < 0 || clicked == heard {
 		t.Fatalf("the busy nodes are %v, of %v", busy, id)
