@@ -22,7 +22,7 @@ export default {
   'Your account': 'Ihr Konto',
   'Live': 'Live',
   'Late': 'Verzögert',
-  'Connecting …': 'Verbindet …',
+  'Connecting …': 'Verbinde …',
   'Polling': 'Abruf',
   'Stopped': 'Angehalten',
   'Updates are late: this server has lost its line to the database’s notifications. Results still come, a few seconds later.': 'Meldungen kommen verspätet: Dieser Server hat die Verbindung zu den Benachrichtigungen der Datenbank verloren. Ergebnisse kommen weiterhin, einige Sekunden später.',
