@@ -62,7 +62,6 @@ type commandLine struct {
 
 	Complete     cli.CompleteCmd  `cmd:"" name:"__complete" hidden:"" passthrough:""`
 	Man          man.Command      `cmd:"" name:"__man" hidden:""`
-	BenchRaw     benchRawCmd      `cmd:"" name:"__raw-tcp" hidden:""`
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 

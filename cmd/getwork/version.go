@@ -17,8 +17,11 @@ func (versionCmd) Run(s *command.Streams) error {
 	revision := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
+			switch {
+			case setting.Key == "vcs.revision":
 				revision = " " + setting.Value[:min(12, len(setting.Value))]
+			case setting.Key == "vcs.modified" && setting.Value == "true":
+				revision += " and changes"
 			}
 		}
 	}

@@ -3,60 +3,44 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
 	"time"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
-func againstFigures(*Env) []*Figure {
-	var all []*Figure
-	for _, users := range []int{64, 256} {
-		for _, part := range []struct{ key, name string }{{"database", "The database's"}, {"node", "The node's"}} {
-			key := fmt.Sprintf("against_%d_cpu_%s", users, part.key)
-			name := part.name + " CPU for a click, %s, " + fmt.Sprintf("%d users", users)
-			all = append(all, &Figure{Key: key, Name: fmt.Sprintf(name, "this program to the other one"), Unit: "x", Goal: atMost(1.03)},
-				&Figure{Key: key + "_noise", Name: fmt.Sprintf(name, "the same program twice"), Unit: "x"})
-		}
-	}
-	return all
+// Against returns the measurement of getwork beside another executable.
+func Against(other string) Measurement {
+	return Measurement{Name: "against", Help: "CPU per click compared with another getwork's, in turn, and how much each differs from itself",
+		Figures: func(*stage.Env) []*Figure { return Ratios(slices.Concat(againstParts(64), againstParts(256))) },
+		Take:    func(ctx context.Context, r *Rounds) error { return against(ctx, r, other) }}
 }
 
-// against compares the CPU per click of this program with that of another. Each round takes this one, the other, the
-// other again and this one again, so that a machine that gets slower or faster meanwhile favours neither. The
-// difference of each program from itself shows the machine's noise.
-func against(ctx context.Context, r *rounds) error {
-	other := *r.Env
-	other.Binary = r.Against
-	for range r.each() {
+func againstParts(users int) []Part[stage.Cost] {
+	key, name := fmt.Sprintf("against_%d_cpu_", users), " CPU for a click, %s, "+fmt.Sprintf("%d users", users)
+	of := func(key, name string, of func(stage.Cost) float64) Part[stage.Cost] {
+		return Part[stage.Cost]{Key: key, Name: fmt.Sprintf(name, "this program to the other one"), Same: fmt.Sprintf(name, "the same program twice"), Goal: AtMost(1.03), Of: of}
+	}
+	return []Part[stage.Cost]{
+		of(key+"database", "The database's"+name, func(c stage.Cost) float64 { return c.Database }),
+		of(key+"node", "The node's"+name, func(c stage.Cost) float64 { return c.Nodes }),
+	}
+}
+
+// against compares the CPU per click of getwork with that of another executable.
+func against(ctx context.Context, r *Rounds, other string) error {
+	for range r.Each() {
 		for _, users := range []int{64, 256} {
-			var costs [4]cost
-			for i, e := range []*Env{r.Env, &other, &other, r.Env} {
-				var err error
-				l := freshLoad{users: users, nodes: 1, items: sized(e, 100_000, 400_000), window: sized(e, 2*time.Second, 10*time.Second)}
-				if costs[i], err = e.freshClicks(ctx, l); err != nil {
-					return err
-				}
+			with := func(binary string) func(ctx context.Context) (stage.Cost, error) {
+				e := *r.Env
+				e.Binary = binary
+				l := stage.FreshLoad{Users: users, Nodes: 1, Items: stage.Sized(r.Env, 100_000, 400_000), Window: stage.Sized(r.Env, 2*time.Second, 10*time.Second)}
+				return func(ctx context.Context) (stage.Cost, error) { return e.FreshClicks(ctx, l) }
 			}
-			key := fmt.Sprintf("against_%d_cpu_", users)
-			r.addABBA(key+"database", costs[0].database, costs[1].database, costs[2].database, costs[3].database)
-			r.addABBA(key+"node", costs[0].nodes, costs[1].nodes, costs[2].nodes, costs[3].nodes)
+			if err := Compare(ctx, r, againstParts(users), with(r.Binary), with(other)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// addABBA adds the values of one round: this program's first, the other's two and this one's second. A value of 0 is
-// unknown, as the database's is if the server is on another machine.
-func (r *rounds) addABBA(key string, a, b, b2, a2 float64) {
-	if min(a, b, b2, a2) == 0 {
-		return
-	}
-	r.add(key, (a+a2)/(b+b2))
-	r.add(key+"_noise", b2/b)
-	r.add(key+"_noise", a2/a)
-	var off []float64
-	for _, v := range r.figure(key + "_noise").Values {
-		off = append(off, math.Abs(v-1))
-	}
-	noise := quantile(off, 0.5)
-	r.figure(key).Noise = &noise
 }

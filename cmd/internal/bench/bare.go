@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
 // bare makes the same writes without getwork: a click is a recorded request, a position on the shelf, three candidates
@@ -16,7 +18,7 @@ import (
 // foreign keys, and the shelf is divided beforehand into a lane for each client, so that no client waits for another.
 // So bare is faster than any program that has to agree on who gets what.
 type bare struct {
-	*stage
+	*stage.Stage
 	candidates int
 }
 
@@ -35,13 +37,13 @@ select 1, g, g::text, json_build_object('customer', 'customer ' || g % 5000, 'am
 from generate_series(1, $1::bigint) g`
 
 // onBare calls do with such tables and a shelf of that many candidates.
-func (e *Env) onBare(ctx context.Context, candidates int, do func(b *bare) error) error {
-	return e.on(ctx, 0, func(s *stage) error {
+func onBare(ctx context.Context, e *stage.Env, candidates int, do func(b *bare) error) error {
+	return e.On(ctx, 0, func(s *stage.Stage) error {
 		const what = "create the limits' tables"
-		if err := s.exec(ctx, what, []string{makeBare, fillBare}, candidates); err != nil {
+		if err := s.Exec(ctx, what, []string{makeBare, fillBare}, candidates); err != nil {
 			return err
 		}
-		if err := s.exec(ctx, what, []string{`vacuum analyze getwork.bare_candidate`}); err != nil {
+		if err := s.Exec(ctx, what, []string{`vacuum analyze getwork.bare_candidate`}); err != nil {
 			return err
 		}
 		return do(&bare{s, candidates})
@@ -50,7 +52,7 @@ func (e *Env) onBare(ctx context.Context, candidates int, do func(b *bare) error
 
 // reset empties the tables, and divides the shelf into lanes.
 func (b *bare) reset(ctx context.Context, lanes int) error {
-	return b.exec(ctx, "empty the limits' tables", []string{
+	return b.Exec(ctx, "empty the limits' tables", []string{
 		`truncate getwork.bare_request, getwork.bare_work, getwork.bare_lane`,
 		`insert into getwork.bare_lane select g, g * ($2::bigint / $1) from generate_series(0, $1 - 1) g`}, lanes, b.candidates)
 }
@@ -90,7 +92,7 @@ func (b *bare) perClients(ctx context.Context, script string, lasts time.Duratio
 		if err := b.reset(ctx, clients); err != nil {
 			return nil, err
 		}
-		rate, err := b.pgbench(ctx, b.sql(script), clients, lasts)
+		rate, err := pgbench(ctx, b.Env, b.SQL(script), clients, lasts)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +137,7 @@ func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apar
 	record := func(db interface {
 		Query(context.Context, string, ...any) (pgx.Rows, error)
 	}) error {
-		rows, err := db.Query(ctx, b.sql(bareRecord), users)
+		rows, err := db.Query(ctx, b.SQL(bareRecord), users)
 		if err == nil {
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		}
@@ -148,7 +150,7 @@ func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apar
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
 		if apart {
-			_, err = tx.Exec(ctx, b.sql(bareLock), ids)
+			_, err = tx.Exec(ctx, b.SQL(bareLock), ids)
 		} else {
 			err = record(tx)
 		}
@@ -156,35 +158,29 @@ func (b *bare) write(ctx context.Context, conn *pgx.Conn, lane, clicks int, apar
 			return err
 		}
 		var upto int64
-		if err := tx.QueryRow(ctx, b.sql(barePlace), lane, wantedEach*clicks).Scan(&upto); err != nil {
+		if err := tx.QueryRow(ctx, b.SQL(barePlace), lane, stage.WantedEach*clicks).Scan(&upto); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, b.sql(bareRead), upto-int64(wantedEach*clicks), upto)
+		rows, err := tx.Query(ctx, b.SQL(bareRead), upto-int64(stage.WantedEach*clicks), upto)
 		if err != nil {
 			return err
 		}
 		var rank int64
 		var item, detail string
 		if _, err := pgx.ForEachRow(rows, []any{&rank, &item, &detail}, func() error {
-			i := len(items) / wantedEach
+			i := len(items) / stage.WantedEach
 			items, details, ranks = append(items, item), append(details, detail), append(ranks, rank)
 			holders, requests = append(holders, users[i]), append(requests, ids[i])
 			return nil
 		}); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, b.sql(bareAssign), items, holders, requests, ranks, details); err != nil {
+		if _, err := tx.Exec(ctx, b.SQL(bareAssign), items, holders, requests, ranks, details); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, b.sql(bareEnd), ids)
+		_, err = tx.Exec(ctx, b.SQL(bareEnd), ids)
 		return err
 	})
-}
-
-// setBased returns how many clicks per second set-based statements can record and serve. More connections than there
-// are cores gain nothing.
-func (b *bare) setBased(ctx context.Context, lasts time.Duration) (float64, error) {
-	return b.together(ctx, 2, 100, lasts)
 }
 
 // together returns how many clicks per second some connections can record and serve at the same time, with that many
@@ -204,7 +200,7 @@ func (b *bare) together(ctx context.Context, lanes, batch int, lasts time.Durati
 	}()
 	for lane := range conns {
 		var err error
-		if conns[lane], err = b.connect(ctx); err != nil {
+		if conns[lane], err = b.Connect(ctx); err != nil {
 			return 0, err
 		}
 		if _, err := conns[lane].Exec(ctx, `set enable_seqscan = off`); err != nil {

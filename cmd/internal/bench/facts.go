@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
 // Facts are the circumstances without which figures mean nothing.
@@ -35,15 +38,19 @@ type Facts struct {
 // telling are the server's settings on which commits depend most.
 var telling = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size", "max_connections", "jit"}
 
-// Facts reads the facts. getwork is the program's version, command the command line.
-func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) (Facts, error) {
-	kb, _ := strconv.Atoi(strings.TrimSuffix(fromProc("meminfo", "MemTotal"), " kB"))
-	f := Facts{
-		Date: time.Now().Format(time.DateOnly), Command: command, Getwork: getwork, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Processor: fromProc("cpuinfo", "model name"), Cores: runtime.NumCPU(), MemoryMB: kb >> 10, Settings: map[string]string{},
-		Private: private, SameMachine: e.ServerPID != 0, Rounds: e.Rounds, Quick: e.Quick,
+// readFacts reads the facts about getwork, machine and server. It leaves Private and Command to the caller.
+func readFacts(ctx context.Context, e *stage.Env) (Facts, error) {
+	getwork, language, err := builtFrom(ctx, e.Binary)
+	if err != nil {
+		return Facts{}, err
 	}
-	conn, err := e.connect(ctx)
+	kb, _ := strconv.Atoi(strings.TrimSuffix(FromProc("meminfo", "MemTotal"), " kB"))
+	f := Facts{
+		Date: time.Now().Format(time.DateOnly), Getwork: getwork, Go: language, System: runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: FromProc("cpuinfo", "model name"), Cores: runtime.NumCPU(), MemoryMB: kb >> 10, Settings: map[string]string{},
+		SameMachine: e.ServerPID != 0, Rounds: e.Rounds, Quick: e.Quick,
+	}
+	conn, err := e.Connect(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -65,6 +72,19 @@ func (e *Env) Facts(ctx context.Context, getwork, command string, private bool) 
 		return f, fmt.Errorf("time the disk: %w", err)
 	}
 	return f, nil
+}
+
+// builtFrom returns a getwork's version with the commit that it was built from, and the version of Go.
+func builtFrom(ctx context.Context, binary string) (version, language string, err error) {
+	out, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("ask %s for its version: %w", binary, err)
+	}
+	words := strings.Fields(string(out)) // the last is the system
+	if len(words) < 4 {
+		return "", "", fmt.Errorf("%s says of its version %q: name an executable of getwork", binary, out)
+	}
+	return strings.Join(words[:len(words)-2], " "), words[len(words)-2], nil
 }
 
 // fdatasync returns how long a folder's disk takes to keep 8 KiB, in ms. It overwrites a file of full size, as
@@ -93,13 +113,13 @@ func fdatasync(dir string) (float64, error) {
 		if err := syncData(f); err != nil {
 			return 0, err
 		}
-		times = append(times, millis(time.Since(began)))
+		times = append(times, stage.Millis(time.Since(began)))
 	}
-	return quantile(times, 0.5), nil
+	return Quantile(times, 0.5), nil
 }
 
-// fromProc returns a value from a file of /proc: the rest of the first line that begins with the name, or "".
-func fromProc(file, name string) string {
+// FromProc returns a value from a file of /proc: the rest of the first line that begins with the name, or "".
+func FromProc(file, name string) string {
 	text, err := os.ReadFile(filepath.Join("/proc", file))
 	if err != nil {
 		return ""
@@ -134,7 +154,7 @@ func (f Facts) Lines() []string {
 	}
 	rounds := fmt.Sprintf("%d rounds", f.Rounds)
 	if f.Quick {
-		rounds += ", with small numbers (--quick): not fit to be quoted"
+		rounds += ", with small numbers: not fit to be quoted"
 	}
 	return []string{
 		fmt.Sprintf("%s: %s; %s", f.Date, f.Command, rounds),

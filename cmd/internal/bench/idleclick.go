@@ -5,25 +5,27 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
-func idleClickFigures(*Env) []*Figure {
+func idleClickFigures(*stage.Env) []*Figure {
 	commits50 := &Figure{Key: "limit_two_commits_p50", Name: "its two commits alone, by pgx, p50", Unit: "ms"}
 	commits99 := &Figure{Key: "limit_two_commits_p99", Name: "its two commits alone, by pgx, p99", Unit: "ms"}
 	return []*Figure{
-		{Key: "idle_click_p50", Name: "One click on an idle system, POST to 201, p50", Unit: "ms", Limit: commits50, Goal: atMost(1.1)},
-		{Key: "idle_click_p99", Name: "One click on an idle system, POST to 201, p99", Unit: "ms", Limit: commits99, Goal: atMost(1.5)},
+		{Key: "idle_click_p50", Name: "One click on an idle system, POST to 201, p50", Unit: "ms", Limit: commits50, Goal: AtMost(1.1)},
+		{Key: "idle_click_p99", Name: "One click on an idle system, POST to 201, p99", Unit: "ms", Limit: commits99, Goal: AtMost(1.5)},
 		{Key: "bare_post_p50", Name: "a POST that is answered 404, p50", Unit: "ms"},
 	}
 }
 
-// breath is the pause between two calls on an otherwise idle system.
-const breath = 5 * time.Millisecond
+// Breath is the pause between two calls on an otherwise idle system.
+const Breath = 5 * time.Millisecond
 
 // idleClick measures single clicks, and next to them the cost of their commits and their HTTP alone.
-func idleClick(ctx context.Context, r *rounds) error {
-	for range r.each() {
-		if err := r.addIdleClicks(ctx, "", sized(r.Env, 200, 500)); err != nil {
+func idleClick(ctx context.Context, r *Rounds) error {
+	for range r.Each() {
+		if err := r.addIdleClicks(ctx, "", stage.Sized(r.Env, 200, 500)); err != nil {
 			return err
 		}
 	}
@@ -31,42 +33,42 @@ func idleClick(ctx context.Context, r *rounds) error {
 }
 
 // addIdleClicks adds the values of n clicks to the figures whose keys begin with a prefix.
-func (r *rounds) addIdleClicks(ctx context.Context, prefix string, n int) error {
-	times, err := r.singleClicks(ctx, n)
+func (r *Rounds) addIdleClicks(ctx context.Context, prefix string, n int) error {
+	times, err := singleClicks(ctx, r.Env, n)
 	if err != nil {
 		return err
 	}
-	r.add(prefix+"idle_click_p50", quantile(times[0], 0.5))
-	r.add(prefix+"idle_click_p99", quantile(times[0], 0.99))
-	r.add(prefix+"limit_two_commits_p50", quantile(times[1], 0.5))
-	r.add(prefix+"limit_two_commits_p99", quantile(times[1], 0.99))
-	r.add(prefix+"bare_post_p50", quantile(times[2], 0.5))
+	r.Add(prefix+"idle_click_p50", Quantile(times[0], 0.5))
+	r.Add(prefix+"idle_click_p99", Quantile(times[0], 0.99))
+	r.Add(prefix+"limit_two_commits_p50", Quantile(times[1], 0.5))
+	r.Add(prefix+"limit_two_commits_p99", Quantile(times[1], 0.99))
+	r.Add(prefix+"bare_post_p50", Quantile(times[2], 0.5))
 	return nil
 }
 
 // singleClicks returns the times, in ms, of clicks, bare commits and bare calls. It takes them in turn, so that a
 // disturbance affects all three.
-func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err error) {
+func singleClicks(ctx context.Context, e *stage.Env, n int) (times [3][]float64, err error) {
 	const task, items = "idle", 20_000
-	err = e.on(ctx, 1, func(s *stage) error {
-		if err := s.shelf(ctx, task, items); err != nil {
+	err = e.On(ctx, 1, func(s *stage.Stage) error {
+		if err := s.Shelf(ctx, task, items); err != nil {
 			return err
 		}
-		err := e.onBare(ctx, items, func(b *bare) error {
+		err := onBare(ctx, e, items, func(b *bare) error {
 			if err := b.reset(ctx, 1); err != nil {
 				return err
 			}
-			u, err := s.user(ctx, 0, task, "somebody", wantedEach)
+			u, err := s.User(ctx, 0, task, "somebody", stage.WantedEach)
 			if err != nil {
 				return err
 			}
-			defer u.close()
-			nothing := u.request("POST", "/api/v1/nothing", "{}")
+			defer u.Close()
+			nothing := u.Request("POST", "/api/v1/nothing", "{}")
 			calls := [3]func() error{
-				func() error { _, err := u.click(); return err },
-				func() error { return b.write(ctx, b.conn, 0, 1, true) },
+				func() error { _, err := u.Click(); return err },
+				func() error { return b.write(ctx, b.Conn, 0, 1, true) },
 				func() error {
-					status, err := u.do(nothing)
+					status, err := u.Do(nothing)
 					if err == nil && status != http.StatusNotFound {
 						err = fmt.Errorf("the bare call is answered %d", status)
 					}
@@ -80,9 +82,9 @@ func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err 
 						return err
 					}
 					if i >= n/10 { // earlier clicks make plans and connections
-						times[kind] = append(times[kind], millis(time.Since(began)))
+						times[kind] = append(times[kind], stage.Millis(time.Since(began)))
 					}
-					sleep(ctx, breath)
+					stage.Sleep(ctx, Breath)
 				}
 			}
 			return nil
@@ -90,7 +92,7 @@ func (e *Env) singleClicks(ctx context.Context, n int) (times [3][]float64, err 
 		if err != nil {
 			return err
 		}
-		return s.check(ctx, task)
+		return s.Check(ctx, task)
 	})
 	return times, err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"getwork/assign/pg"
+	"getwork/cmd/internal/bench/stage"
 	"getwork/cmd/internal/node"
 	"getwork/schema/postgres"
 )
@@ -27,7 +28,7 @@ var errNothingDone = errors.New("pgbench finished no transaction in its time; me
 var tpsPattern = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 
 // pgbench lets clients repeat a script for a while, and returns the number of transactions per second.
-func (e *Env) pgbench(ctx context.Context, script string, clients int, lasts time.Duration) (float64, error) {
+func pgbench(ctx context.Context, e *stage.Env, script string, clients int, lasts time.Duration) (float64, error) {
 	program := "pgbench"
 	if b, err := postgres.Find(); err == nil {
 		if _, err := os.Stat(filepath.Join(b.Dir, program)); err == nil {

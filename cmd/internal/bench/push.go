@@ -4,20 +4,22 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
-func pushFigures(*Env) []*Figure {
+func pushFigures(*stage.Env) []*Figure {
 	alone := &Figure{Key: "limit_notify_p50", Name: "NOTIFY alone: commit to receipt, p50", Unit: "ms"}
 	return []*Figure{
-		{Key: "push_p50", Name: "Commit of a round to the push on another node, p50", Unit: "ms", Limit: alone, Goal: atMost(2.5), Note: "counted from PostgreSQL's own time of the commit"},
+		{Key: "push_p50", Name: "Commit of a round to the push on another node, p50", Unit: "ms", Limit: alone, Goal: AtMost(2.5), Note: "counted from PostgreSQL's own time of the commit"},
 		{Key: "push_p99", Name: "Commit of a round to the push on another node, p99", Unit: "ms"},
 	}
 }
 
 // push measures how long after a round's commit its user is told by another node than the one that served them.
-func push(ctx context.Context, r *rounds) error {
-	for range r.each() {
-		if err := r.addPushes(ctx, "", sized(r.Env, 100, 500)); err != nil {
+func push(ctx context.Context, r *Rounds) error {
+	for range r.Each() {
+		if err := r.addPushes(ctx, "", stage.Sized(r.Env, 100, 500)); err != nil {
 			return err
 		}
 	}
@@ -25,24 +27,24 @@ func push(ctx context.Context, r *rounds) error {
 }
 
 // addPushes adds the values of n pushes to the figures whose keys begin with a prefix.
-func (r *rounds) addPushes(ctx context.Context, prefix string, n int) error {
-	return r.on(ctx, 2, func(s *stage) error {
+func (r *Rounds) addPushes(ctx context.Context, prefix string, n int) error {
+	return r.On(ctx, 2, func(s *stage.Stage) error {
 		var stamped bool
-		if err := s.conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
+		if err := s.Conn.QueryRow(ctx, `select current_setting('track_commit_timestamp')::bool`).Scan(&stamped); err != nil {
 			return fmt.Errorf("read the server's settings: %w", err)
 		}
 		if stamped = stamped && s.ServerPID != 0; !stamped { // another machine's clock may differ
-			f := r.figure(prefix + "push_p50")
+			f := r.Figure(prefix + "push_p50")
 			f.Note = "counted from the click itself, because the time of the commit is not known: track_commit_timestamp is off, or the server is on another machine"
 			f.Goal, f.Limit.Note = nil, "counted from the statement"
 		}
-		pushes, notices, err := s.pushes(ctx, n, stamped)
+		pushes, notices, err := pushes(ctx, s, n, stamped)
 		if err != nil {
 			return err
 		}
-		r.add(prefix+"push_p50", quantile(pushes, 0.5))
-		r.add(prefix+"push_p99", quantile(pushes, 0.99))
-		r.add(prefix+"limit_notify_p50", quantile(notices, 0.5))
+		r.Add(prefix+"push_p50", Quantile(pushes, 0.5))
+		r.Add(prefix+"push_p99", Quantile(pushes, 0.99))
+		r.Add(prefix+"limit_notify_p50", Quantile(notices, 0.5))
 		return nil
 	})
 }
@@ -71,7 +73,7 @@ func listen(most int, next func() (int64, error)) <-chan arrival {
 
 // await waits for a row's arrival. It skips others: a socket may be told of a request twice.
 func await(arrivals <-chan arrival, id int64) (arrival, error) {
-	late := time.After(servedWithin)
+	late := time.After(stage.ServedWithin)
 	for {
 		select {
 		case a := <-arrivals:
@@ -79,7 +81,7 @@ func await(arrivals <-chan arrival, id int64) (arrival, error) {
 				return a, a.err
 			}
 		case <-late:
-			return arrival{}, fmt.Errorf("no news of the row %d within %s", id, servedWithin)
+			return arrival{}, fmt.Errorf("no news of the row %d within %s", id, stage.ServedWithin)
 		}
 	}
 }
@@ -94,39 +96,39 @@ const (
 
 // pushes returns the times, in ms, from a commit to the push and from a commit to a bare notification, n of each, taken
 // in turn.
-func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notices []float64, err error) {
+func pushes(ctx context.Context, s *stage.Stage, n int, stamped bool) (pushes, notices []float64, err error) {
 	const task, user = "push", "somebody"
-	if err := s.shelf(ctx, task, 20_000); err != nil {
+	if err := s.Shelf(ctx, task, 20_000); err != nil {
 		return nil, nil, err
 	}
-	if err := s.exec(ctx, "make a table", []string{makeBell}); err != nil {
+	if err := s.Exec(ctx, "make a table", []string{makeBell}); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	socket, err := s.socket(ctx, 1, user)
+	socket, err := s.Socket(ctx, 1, user)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer socket.Close()
-	bell, err := s.connect(ctx)
+	bell, err := s.Connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	channel := s.name + "_bell" // no node hears it
+	channel := s.Name + "_bell" // no node hears it
 	if _, err := bell.Exec(ctx, "listen "+channel.Quoted()); err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}
-	u, err := s.user(ctx, 0, task, user, wantedEach)
+	u, err := s.User(ctx, 0, task, user, stage.WantedEach)
 	if err != nil {
 		return nil, nil, err
 	}
 	told := listen(2*n, func() (int64, error) {
-		message, err := readEnded(ctx, socket)
+		message, err := stage.ReadEnded(ctx, socket)
 		if err != nil {
 			return 0, err
 		}
-		return idOf(message)
+		return stage.IDOf(message)
 	})
 	heard := listen(n, func() (id int64, err error) {
 		notice, err := bell.WaitForNotification(ctx)
@@ -142,13 +144,13 @@ func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notice
 		delays   *[]float64
 	}{
 		{arrivals: told, when: requestCommitted, delays: &pushes, do: func() (int64, error) {
-			if _, err := u.click(); err != nil {
+			if _, err := u.Click(); err != nil {
 				return 0, err
 			}
-			return idOf(u.body.Bytes())
+			return stage.IDOf(u.Body.Bytes())
 		}},
 		{arrivals: heard, when: bellCommitted, delays: &notices, do: func() (id int64, err error) {
-			return id, s.conn.QueryRow(ctx, s.sql(ringBell), channel).Scan(&id, nil)
+			return id, s.Conn.QueryRow(ctx, s.SQL(ringBell), channel).Scan(&id, nil)
 		}},
 	}
 	defer func() {
@@ -164,15 +166,15 @@ func (s *stage) pushes(ctx context.Context, n int, stamped bool) (pushes, notice
 			}
 			a, err := await(k.arrivals, id)
 			if err == nil && stamped {
-				err = s.conn.QueryRow(ctx, s.sql(k.when), id).Scan(&from)
+				err = s.Conn.QueryRow(ctx, s.SQL(k.when), id).Scan(&from)
 			}
 			if err != nil {
 				return nil, nil, err
 			}
-			*k.delays = append(*k.delays, millis(a.at.Sub(from)))
-			sleep(ctx, breath)
+			*k.delays = append(*k.delays, stage.Millis(a.at.Sub(from)))
+			stage.Sleep(ctx, Breath)
 		}
 	}
-	u.close()
-	return pushes, notices, s.check(ctx, task)
+	u.Close()
+	return pushes, notices, s.Check(ctx, task)
 }

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"getwork/cmd/internal/bench/stage"
 )
 
 // quickSizes say how much --quick measures. The shelf has items for every click of a window, also on a machine that is
@@ -18,7 +20,7 @@ type quickSizes struct {
 	within         time.Duration // no round begins that would end later
 }
 
-func quickFigures(e *Env) []*Figure {
+func quickFigures(e *stage.Env) []*Figure {
 	alone := &Figure{Key: "quick_limit_clicks", Name: "one click a transaction, without getwork, HTTP and JSON, on 8 connections", Unit: "clicks/s"}
 	all := []*Figure{
 		{Key: "quick_clicks", Name: "Clicks from a fresh shelf, 256 users", Unit: "clicks/s", Limit: alone},
@@ -36,16 +38,16 @@ func quickFigures(e *Env) []*Figure {
 }
 
 // quick answers how many clicks a PostgreSQL can take, in less than two minutes.
-func quick(ctx context.Context, r *rounds) error {
+func quick(ctx context.Context, r *Rounds) error {
 	return quickOf(ctx, r, quickSizes{users: 256, items: 300_000, window: 2 * time.Second, single: 100, pushes: 60, within: 105 * time.Second})
 }
 
-func quickOf(ctx context.Context, r *rounds, q quickSizes) error {
+func quickOf(ctx context.Context, r *Rounds, q quickSizes) error {
 	began := time.Now()
 	var longest time.Duration
-	for round := range r.each() {
+	for round := range r.Each() {
 		if round > 0 && time.Since(began)+longest > q.within {
-			r.figure("quick_clicks").Note = fmt.Sprintf("only %d of %d rounds, since the time was up", round, r.Rounds)
+			r.Figure("quick_clicks").Note = fmt.Sprintf("only %d of %d rounds, since the time was up", round, r.Rounds)
 			break
 		}
 		start := time.Now()
@@ -55,27 +57,22 @@ func quickOf(ctx context.Context, r *rounds, q quickSizes) error {
 		longest = max(longest, time.Since(start))
 	}
 	if r.ServerPID == 0 {
-		r.figure("quick_cpu_node").Note = "the database's CPU can't be read, since its processes are not known to be on this machine"
+		r.Figure("quick_cpu_node").Note = "the database's CPU can't be read, since its processes are not known to be on this machine"
 	}
 	return nil
 }
 
-func (r *rounds) quickRound(ctx context.Context, q quickSizes) error {
-	c, err := r.freshClicks(ctx, freshLoad{users: q.users, nodes: 1, items: q.items, window: q.window})
+func (r *Rounds) quickRound(ctx context.Context, q quickSizes) error {
+	c, err := r.FreshClicks(ctx, stage.FreshLoad{Users: q.users, Nodes: 1, Items: q.items, Window: q.window})
 	if err != nil {
 		return err
 	}
-	r.add("quick_clicks", c.rate)
-	if c.database > 0 {
-		r.add("quick_cpu_database", c.database)
-	}
-	if c.nodes > 0 {
-		r.add("quick_cpu_node", c.nodes)
-	}
-	err = r.onBare(ctx, q.items, func(b *bare) error {
+	r.Add("quick_clicks", c.Rate)
+	r.addCPU("quick", c)
+	err = onBare(ctx, r.Env, q.items, func(b *bare) error {
 		rate, err := b.together(ctx, 8, 1, q.window)
 		if err == nil {
-			r.add("quick_limit_clicks", rate)
+			r.Add("quick_limit_clicks", rate)
 		}
 		return err
 	})
@@ -105,7 +102,7 @@ func (r *Report) Conclude() {
 	}
 	rate := clicks.Median()
 	r.Conclusion = fmt.Sprintf("About %s people can each click once a minute on this PostgreSQL: it served %s clicks a second%s, of three items each, while %s.",
-		thousands(roughly(60*rate)), thousands(roughly(rate)), varied, where)
+		Thousands(roughly(60*rate)), Thousands(roughly(rate)), varied, where)
 }
 
 // roughly rounds a number down to two digits, since the others would promise what was not measured.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +26,7 @@ func (f *Figure) Ratio() (ratio float64, known bool) {
 		return 0, false
 	}
 	if ratios := f.ratios(); ratios != nil {
-		return quantile(ratios, 0.5), true
+		return Quantile(ratios, 0.5), true
 	}
 	return f.Median() / f.Limit.Median(), true
 }
@@ -63,8 +61,8 @@ func (f *Figure) goal() string {
 	return strings.Join(parts, ", ")
 }
 
-// thousands formats a number with gaps, for people.
-func thousands(n int) string {
+// Thousands formats a number with gaps, for people.
+func Thousands(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + " " + text[i:]
@@ -79,7 +77,7 @@ func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 func legible(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000:
-		return thousands(int(math.Round(v)))
+		return Thousands(int(math.Round(v)))
 	case size >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case size >= 10:
@@ -141,11 +139,11 @@ func (r *Report) Markdown() string {
 	if r.Conclusion != "" {
 		fmt.Fprintf(&notes, "\n%s\n", r.Conclusion)
 	}
-	return r.table() + "\n" + notes.String()
+	return r.Table() + "\n" + notes.String()
 }
 
-// table returns the facts and the figures, which a page shows. The page itself explains them.
-func (r *Report) table() string {
+// Table returns the facts and the figures, which a page shows. The page itself explains them.
+func (r *Report) Table() string {
 	rows := [][]string{columns, {"---", "---", "---:", "---:", "---:", "---:", "---", "---"}}
 	for _, f := range r.Figures {
 		rows = append(rows, r.cells(f))
@@ -223,30 +221,4 @@ func (r *Report) JSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(document)
-}
-
-// Page is a Markdown file with a report in it.
-type Page struct{ path, before, after string }
-
-// ReadPage reads a folder's benchmarks.md. It returns an error unless the file has the two lines between which the
-// report belongs.
-func ReadPage(folder string) (p Page, err error) {
-	const begin, end = "<!-- table -->\n", "<!-- /table -->"
-	p.path = filepath.Join(folder, "benchmarks.md")
-	text, err := os.ReadFile(p.path)
-	if err != nil {
-		return p, err
-	}
-	before, rest, begun := strings.Cut(string(text), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !begun || !ended {
-		return p, fmt.Errorf("%s has no lines %q and %q, between which the table belongs", p.path, strings.TrimSpace(begin), end)
-	}
-	p.before, p.after = before+begin, end+after
-	return p, nil
-}
-
-// Write replaces the report in the page's file.
-func (p Page) Write(r *Report) error {
-	return os.WriteFile(p.path, []byte(p.before+r.table()+p.after), 0o644)
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -43,36 +41,36 @@ func TestVerdict(t *testing.T) {
 		noise      float64
 	}{
 		"no goal":          {figure: Figure{Values: []float64{1, 1}}},
-		"nothing measured": {figure: Figure{Goal: atMost(1)}, references: quiet},
-		"no noise":         {figure: Figure{Values: []float64{1}, Goal: atMost(2)}},
+		"nothing measured": {figure: Figure{Goal: AtMost(1)}, references: quiet},
+		"no noise":         {figure: Figure{Values: []float64{1}, Goal: AtMost(2)}},
 
-		"a value":                     {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(12)}, want: GoalMet, noise: 0.1},
-		"a value near the goal":       {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(10.5)}, want: WithinNoise, noise: 0.1},
-		"a value near, and beyond":    {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(9.5)}, want: WithinNoise, noise: 0.1},
-		"a value that is missed":      {figure: Figure{Values: []float64{10, 11, 10}, Goal: atMost(8.9)}, want: GoalNotMet, noise: 0.1},
-		"at least":                    {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(8.9)}, want: GoalMet, noise: 0.1},
-		"at least, near":              {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(10.5)}, want: WithinNoise, noise: 0.1},
-		"at least, missed":            {figure: Figure{Values: []float64{10, 11, 10}, Goal: atLeast(12)}, want: GoalNotMet, noise: 0.1},
-		"a value around zero":         {figure: Figure{Values: []float64{-2, 1, 2}, Goal: atMost(1.5)}, want: WithinNoise, noise: 2},
-		"one wild round among many":   {figure: Figure{Values: []float64{10, 10, 10, 90, 10, 10, 10}, Goal: atMost(10)}, want: GoalMet},
-		"nothing, and nothing wanted": {figure: Figure{Unit: "clicks", Values: []float64{0, 0}, Goal: atMost(0)}, references: quiet, want: GoalMet},
-		"one, and nothing wanted":     {figure: Figure{Unit: "clicks", Values: []float64{0, 1, 0}, Goal: atMost(0)}, references: quiet, want: GoalNotMet},
-		"a drift of the whole run":    {figure: Figure{Unit: "ms", Values: []float64{10, 10}, Goal: atMost(10.05)}, references: quiet, want: WithinNoise, noise: 1 / 100.5},
-		"one round":                   {figure: Figure{Unit: "µs", Values: []float64{10}, Goal: atMost(10.4)}, references: quiet, want: WithinNoise, noise: 10 / 105.},
-		"CPU by the second":           {figure: Figure{Unit: "ms/s", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: GoalMet, noise: 10 / 105.},
-		"a unit without reference":    {figure: Figure{Unit: "KiB", Values: []float64{10}, Goal: atMost(12)}, references: quiet, want: WithinNoise, noise: 0.4},
-		"a noise that the figure has": {figure: Figure{Values: []float64{1.5, 1.5}, Goal: atMost(1.6), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 0.1},
-		"rounds that differ more":     {figure: Figure{Values: []float64{1, 2}, Goal: atMost(2), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 1 / 1.5},
+		"a value":                     {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtMost(12)}, want: GoalMet, noise: 0.1},
+		"a value near the goal":       {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtMost(10.5)}, want: WithinNoise, noise: 0.1},
+		"a value near, and beyond":    {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtMost(9.5)}, want: WithinNoise, noise: 0.1},
+		"a value that is missed":      {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtMost(8.9)}, want: GoalNotMet, noise: 0.1},
+		"at least":                    {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtLeast(8.9)}, want: GoalMet, noise: 0.1},
+		"at least, near":              {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtLeast(10.5)}, want: WithinNoise, noise: 0.1},
+		"at least, missed":            {figure: Figure{Values: []float64{10, 11, 10}, Goal: AtLeast(12)}, want: GoalNotMet, noise: 0.1},
+		"a value around zero":         {figure: Figure{Values: []float64{-2, 1, 2}, Goal: AtMost(1.5)}, want: WithinNoise, noise: 2},
+		"one wild round among many":   {figure: Figure{Values: []float64{10, 10, 10, 90, 10, 10, 10}, Goal: AtMost(10)}, want: GoalMet},
+		"nothing, and nothing wanted": {figure: Figure{Unit: "clicks", Values: []float64{0, 0}, Goal: AtMost(0)}, references: quiet, want: GoalMet},
+		"one, and nothing wanted":     {figure: Figure{Unit: "clicks", Values: []float64{0, 1, 0}, Goal: AtMost(0)}, references: quiet, want: GoalNotMet},
+		"a drift of the whole run":    {figure: Figure{Unit: "ms", Values: []float64{10, 10}, Goal: AtMost(10.05)}, references: quiet, want: WithinNoise, noise: 1 / 100.5},
+		"one round":                   {figure: Figure{Unit: "µs", Values: []float64{10}, Goal: AtMost(10.4)}, references: quiet, want: WithinNoise, noise: 10 / 105.},
+		"CPU by the second":           {figure: Figure{Unit: "ms/s", Values: []float64{10}, Goal: AtMost(12)}, references: quiet, want: GoalMet, noise: 10 / 105.},
+		"a unit without reference":    {figure: Figure{Unit: "KiB", Values: []float64{10}, Goal: AtMost(12)}, references: quiet, want: WithinNoise, noise: 0.4},
+		"a noise that the figure has": {figure: Figure{Values: []float64{1.5, 1.5}, Goal: AtMost(1.6), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 0.1},
+		"rounds that differ more":     {figure: Figure{Values: []float64{1, 2}, Goal: AtMost(2), Noise: &tenth}, references: quiet, want: WithinNoise, noise: 1 / 1.5},
 
 		"a ratio, though the machine drifts": {
-			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: atLeast(1.8)}, references: quiet, want: GoalMet, noise: 0.05},
+			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: AtLeast(1.8)}, references: quiet, want: GoalMet, noise: 0.05},
 		"a ratio near the goal": {
-			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: atLeast(1.95)}, references: quiet, want: WithinNoise, noise: 0.05},
+			figure: Figure{Unit: "clicks/s", Values: []float64{20, 210, 2000}, Limit: limit, Goal: AtLeast(1.95)}, references: quiet, want: WithinNoise, noise: 0.05},
 		"a ratio of one round": {
-			figure: Figure{Unit: "clicks/s", Values: []float64{200}, Limit: limit, Goal: atLeast(1.8)}, references: quiet, want: WithinNoise, noise: 0.4},
+			figure: Figure{Unit: "clicks/s", Values: []float64{200}, Limit: limit, Goal: AtLeast(1.8)}, references: quiet, want: WithinNoise, noise: 0.4},
 		"a value beside a limit": {
-			figure: Figure{Unit: "ms", Values: []float64{200, 200, 200}, Limit: limit, Goal: below(250)}, references: quiet, want: GoalMet, noise: 1 / 100.5},
-		"a limit that is missing": {figure: Figure{Values: []float64{300, 300}, Limit: &Figure{}, Goal: atLeast(3)}},
+			figure: Figure{Unit: "ms", Values: []float64{200, 200, 200}, Limit: limit, Goal: Below(250)}, references: quiet, want: GoalMet, noise: 1 / 100.5},
+		"a limit that is missing": {figure: Figure{Values: []float64{300, 300}, Limit: &Figure{}, Goal: AtLeast(3)}},
 	} {
 		verdict, noise, known := (&Report{References: c.references}).Verdict(&c.figure)
 		if verdict != c.want || math.Abs(noise-c.noise) > 1e-9 || known != (c.want != "") {
@@ -122,8 +120,8 @@ func sample() *Report {
 		Facts:      Facts{Date: "2026-01-02", Command: "getwork bench", Cores: 2, PostgreSQL: "PostgreSQL 15.18", Settings: map[string]string{"fsync": "on"}, Rounds: 3},
 		References: []*Figure{{Key: "noise_rate", Name: "clicks", Unit: "clicks/s", Values: []float64{1000, 1100}}, {Key: "noise_time", Name: "a click", Unit: "ms", Values: []float64{2, 2.5}}},
 		Figures: []*Figure{
-			{Key: "x", Name: "Clicks", Unit: "clicks/s", Values: []float64{12000, 9000, 10000}, Limit: &limit, Goal: atLeast(2)},
-			{Key: "y", Name: "One click", Unit: "ms", Values: []float64{3.5}, Goal: atMost(2.5), Note: "on a bad day"},
+			{Key: "x", Name: "Clicks", Unit: "clicks/s", Values: []float64{12000, 9000, 10000}, Limit: &limit, Goal: AtLeast(2)},
+			{Key: "y", Name: "One click", Unit: "ms", Values: []float64{3.5}, Goal: AtMost(2.5), Note: "on a bad day"},
 			{Key: "z", Name: "Another", Unit: "clicks/s", Values: []float64{1}},
 		},
 	}
@@ -193,37 +191,5 @@ func TestJSON(t *testing.T) {
 	}
 	if n := got.Noise; len(n) != 2 || n[0].Key != "noise_rate" || n[0].Noise < 0.09 || n[0].Noise > 0.1 {
 		t.Errorf("the noise is %+v", n)
-	}
-}
-
-func TestPage(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := ReadPage(dir); err == nil {
-		t.Error("a folder without a page is accepted")
-	}
-	path := filepath.Join(dir, "benchmarks.md")
-	put := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("# Page\n<!-- table -->\nnever ends\n")
-	if _, err := ReadPage(dir); err == nil {
-		t.Error("a page without the second line is accepted")
-	}
-	put("# Page\n\n<!-- table -->\nlast year's\n<!-- /table -->\n\nThe rest.\n")
-	for range 2 { // the second Write replaces the first one's report
-		p, err := ReadPage(dir)
-		if err == nil {
-			err = p.Write(sample())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(path)
-	if want := "# Page\n\n<!-- table -->\n" + sample().table() + "<!-- /table -->\n\nThe rest.\n"; err != nil || string(text) != want {
-		t.Errorf("%v; the page is\n%s", err, text)
 	}
 }

@@ -76,7 +76,7 @@ func (f *Figure) compared() (value float64, rounds []float64, known bool) {
 
 // spread returns by how much a value typically differs from the one before it, as a share of all values' median.
 func spread(values []float64) (share float64, known bool) {
-	middle := math.Abs(quantile(values, 0.5))
+	middle := math.Abs(Quantile(values, 0.5))
 	if len(values) < 2 || middle == 0 {
 		return 0, false
 	}
@@ -84,7 +84,7 @@ func spread(values []float64) (share float64, known bool) {
 	for i := 1; i < len(values); i++ {
 		steps = append(steps, math.Abs(values[i]-values[i-1]))
 	}
-	return quantile(steps, 0.5) / middle, true
+	return Quantile(steps, 0.5) / middle, true
 }
 
 // reference returns the noise of the run's references of a unit, or of all of them if none is like it.
