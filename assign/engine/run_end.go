@@ -108,7 +108,7 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 	e := r.e
 	var wrote pg.Writes
 	if run != 0 {
-		wrote.Queue(1, e.SQL(failRun), run, "failed", message)
+		wrote.Queue(1, e.SQL(failRun), run, message)
 	}
 	wrote.Queue(1, e.SQL(backOff), r.task, message)
 	wrote.Queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
@@ -136,12 +136,12 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 		}
 		if cancelled {
 			end = RunCancelled
-			if _, err := tx.Exec(ctx, rn.SQL(failRun), run, "cancelled", cause.Error()); err != nil {
+			if _, err := tx.Exec(ctx, rn.SQL(cancelRun), run, cause.Error()); err != nil {
 				return nil, fmt.Errorf("give up the run: %w", err)
 			}
 			return over, nil
 		}
-		tag, err := tx.Exec(ctx, rn.SQL(failRun), run, "failed", cause.Error())
+		tag, err := tx.Exec(ctx, rn.SQL(failRun), run, cause.Error())
 		if err != nil {
 			return nil, fmt.Errorf("give up the run: %w", err)
 		}
