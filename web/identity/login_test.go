@@ -8,6 +8,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/rights"
+	"getwork/schema/schematest/timeout"
 )
 
 // Log-out works whatever has become of a session's rights, as often as it is asked for.
@@ -58,7 +59,7 @@ func TestLogOutOfStrangers(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `lock table getwork.session in share mode`); err != nil { // an update would wait
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
 	defer cancel()
 	for i := range 100 { // how many are looked up depends on how fast they come: TestUnknownCredentialsAskLittle
 		_, err := l.End(ctx, fmt.Sprint("made up ", i))

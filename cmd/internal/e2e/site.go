@@ -128,7 +128,7 @@ func (s *Site) Dial(user string, node int) *cluster.Socket {
 // Hear reads a live channel until wanted accepts a message.
 func (s *Site) Hear(socket *cluster.Socket, what string, within time.Duration, wanted func(cluster.Event) bool) cluster.Event {
 	s.T.Helper()
-	ctx, cancel := context.WithTimeout(s.T.Context(), within)
+	ctx, cancel := context.WithTimeout(s.T.Context(), timeout.Scale(within))
 	defer cancel()
 	e, err := socket.Until(ctx, wanted)
 	if err != nil {

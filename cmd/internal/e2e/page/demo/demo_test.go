@@ -22,13 +22,14 @@ import (
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/internal/e2e/page"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // awaitIn waits until an expression is true in the frame that shows a page of that address. The frame may have another
 // origin, which the page around it can't read.
 func awaitIn(b *page.Browser, url, expression string, within time.Duration) {
 	b.T.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(timeout.Scale(within))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
