@@ -29,8 +29,9 @@ type Browser struct {
 	ctx  context.Context
 	Lang string // [Pseudo], or empty: English
 
-	mu   sync.Mutex
-	said []string // the console's messages: violations of the page's policy, and exceptions
+	mu    sync.Mutex
+	said  []string // the console's messages: violations of the page's policy, and exceptions
+	loads []string // what it could not load, which is logged if the test fails
 }
 
 // NewBrowser opens a window of Chromium, or skips the test if it is not installed. script runs before each page's own
@@ -74,6 +75,9 @@ func newBrowserOf(t *testing.T, c *chromium, script string) *Browser {
 		if len(b.said) > 0 {
 			t.Errorf("the browser's console said:\n%s", strings.Join(b.said, "\n"))
 		}
+		if t.Failed() && len(b.loads) > 0 {
+			t.Logf("the browser's failed loads:\n%s", strings.Join(b.loads, "\n"))
+		}
 	})
 	return b
 }
@@ -96,6 +100,9 @@ func (b *Browser) listen(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
+		if e.Entry.Source == "network" {
+			b.loads = append(b.loads, e.Entry.URL+": "+e.Entry.Text)
+		}
 		if strings.Contains(e.Entry.Text, "Content Security Policy") || e.Entry.Source == "security" {
 			b.said = append(b.said, e.Entry.Text)
 		}
