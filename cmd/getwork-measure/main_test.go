@@ -30,7 +30,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--rounds", "0"}, exitUsage, "--rounds must be from 1"},
 		{[]string{"--only", "clicks,nonsense"}, exitUsage, "idle-click"},
 		{[]string{"--binary", "/nowhere/getwork"}, exitUsage, "--binary"},
-		{[]string{"--write", t.TempDir()}, exitUsage, "benchmarks.md"},
+		{[]string{"--write", t.TempDir()}, exitUsage, "such as docs"},
 		{[]string{"--nonsense"}, exitUsage, "--help"},
 	} {
 		var out, errs bytes.Buffer

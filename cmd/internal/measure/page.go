@@ -19,7 +19,7 @@ func ReadPage(folder string) (p Page, err error) {
 	p.path = filepath.Join(folder, "benchmarks.md")
 	text, err := os.ReadFile(p.path)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("%w: name a folder that has a benchmarks.md, such as docs", err)
 	}
 	before, rest, begun := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
