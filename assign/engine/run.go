@@ -184,8 +184,12 @@ const tellEvery = 10 * time.Millisecond
 const (
 	failRun = `update getwork.run set state = 'failed', finished_at = clock_timestamp(), error = $2 where id = $1 and state = 'running'`
 
-	// The run lock is free by now, so the next run may have called this one lost, as it would a run whose node has died.
-	cancelRun = `update getwork.run set state = 'cancelled', finished_at = clock_timestamp(), error = $2 where id = $1 and state in ('running', 'lost')`
+	// The run lock is free by now, so the next run may have called this one lost, as it would a run whose node has died. The time at
+	// which it did so stays, or the two would seem to have been under way at once.
+	cancelRun = `
+update getwork.run
+set state = 'cancelled', finished_at = coalesce(finished_at, clock_timestamp()), error = $2
+where id = $1 and state in ('running', 'lost')`
 
 	// 1 s, doubling to 60 s. A shelf whose refresh has failed is not handed out after it has expired.
 	backOff = `

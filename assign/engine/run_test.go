@@ -287,6 +287,9 @@ func TestGivenUpRunIsNotLost(t *testing.T) {
 	await(t, "the first run is cancelled", func() bool {
 		return query[string](t, db, `select concat(state, ': ', error) from getwork.run where id = $1`, first) == "cancelled: nobody waits any more"
 	})
+	if query[bool](t, db, `select bool_or(a.finished_at > b.started_at) from getwork.run a, getwork.run b where a.id < b.id`) {
+		t.Error("the two runs seem to have been under way at once")
+	}
 }
 
 // A run whose query was changed meanwhile serves nobody, and starts over with the new query.
