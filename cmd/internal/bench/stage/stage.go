@@ -54,7 +54,9 @@ func (e *Env) On(ctx context.Context, nodes int, do func(s *Stage) error) (err e
 
 func (s *Stage) leave(ctx context.Context) {
 	s.Kill()
-	_ = s.Conn.Close(context.WithoutCancel(ctx))
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpWithin) // a server that hangs must not keep us
+	defer cancel()
+	_ = s.Conn.Close(closing)
 	s.Drop(ctx, "schema if exists "+s.Name.Quoted()+" cascade")
 }
 
