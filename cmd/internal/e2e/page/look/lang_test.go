@@ -3,6 +3,7 @@ package look
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -136,8 +137,11 @@ func TestPageInGerman(t *testing.T) {
 		b.As(l)
 		b.Await(fmt.Sprintf(`document.querySelector('#views a[href="/webhooks"]').hidden === %v`, l.Width < 1366), e2e.Soon)
 		// While the page connects, or when the line is lost, the chip is wider.
-		for _, state := range []string{"Verbinde …", "Abruf", "Angehalten", "Verzögert", "Live"} { // the last is true
-			b.Eval(`(document.querySelector('#chip').textContent = '` + state + `')`)
+		for _, state := range []string{"Connecting …", "Polling", "Stopped", "Late", "Live"} { // the last is true
+			state = page.InPage[string](b, `return document.querySelector('#chip').textContent = (await import('/static/lang/de/page.js')).default[`+strconv.Quote(state)+`];`)
+			if state == "" {
+				t.Fatal("the chip has a state without a German word")
+			}
 			e2e.Await(t, fmt.Sprintf("the bar at %d, %s, is whole", l.Width, state), e2e.Soon, func() bool { return b.Eval(page.Ragged) == "" })
 		}
 		b.Shoot(fmt.Sprintf("german-bar-%d", l.Width))
