@@ -137,11 +137,12 @@ func (s *Server) arguments(name string) []string {
 	set("unix_socket_directories", s.state.SocketDir)
 	set("unix_socket_permissions", "0700")
 	set("port", strconv.Itoa(s.state.Port))
-	switch {
-	case !s.cfg.TCP:
-		set("listen_addresses", "")
-	case s.cfg.Parameters["listen_addresses"] == "":
-		set("listen_addresses", "127.0.0.1")
+	if _, given := s.cfg.Parameters["listen_addresses"]; !given {
+		addresses := ""
+		if s.cfg.TCP {
+			addresses = "127.0.0.1"
+		}
+		set("listen_addresses", addresses)
 	}
 	return args
 }

@@ -114,6 +114,13 @@ func OwnServer(t testing.TB, parameters map[string]string) *postgres.Server {
 	return own(t, postgres.Config{Parameters: parameters})
 }
 
+// SocketServer is [OwnServer] for a test that reaches it by its socket alone, for example because it listens on another network.
+func SocketServer(t testing.TB, parameters map[string]string) *postgres.Server {
+	t.Helper()
+	Long(t)
+	return start(t, postgres.Config{Parameters: parameters})
+}
+
 // NewerServer is [OwnServer] on another version of PostgreSQL: the one whose programs are in the folder that
 // GETWORK_TEST_NEWER names. Without it the test is skipped.
 func NewerServer(t testing.TB) *postgres.Server {
@@ -162,6 +169,12 @@ func Long(t testing.TB) {
 func own(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	cfg.TCP = true
+	return start(t, cfg)
+}
+
+// start starts a server that ends with the test, and makes the database getwork in it.
+func start(t testing.TB, cfg postgres.Config) *postgres.Server {
+	t.Helper()
 	if cfg.Environment == nil { // a server with a clock preloads that one's library
 		environment, remove := preload()
 		t.Cleanup(remove) // after the server's end: a restarted one needs it, too

@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
@@ -20,18 +22,32 @@ import (
 	"getwork/schema/schematest"
 )
 
-// host is a machine of its own, as far as the network can tell: a network namespace with a virtual cable to ours, which
-// can be pulled. It ends with this process in any case, because only a program that reads from this process keeps it.
+// host is a machine of its own, as far as the network can tell: a network namespace. It ends with this process in any case, because
+// only a program that reads from this process keeps it.
 type host struct {
-	t           *testing.T
-	namespace   string // in the form that nsenter takes
-	cable       string // the cable's end on this side
-	here, there string // the addresses of both ends
+	t         *testing.T
+	namespace string // a file
+	address   string
 }
 
-var hosts atomic.Int64
+// newHosts creates a host for the database and one for a node, with a virtual cable between them that can be pulled at either end. It
+// skips the test if that is not permitted. Our own network stays as it is: whenever that changes, browsers of other tests drop what they
+// are loading.
+func newHosts(t *testing.T) (database, node *host) {
+	t.Helper()
+	database, node = newHost(t), newHost(t)
+	database.address, node.address = "198.18.0.1", "198.18.0.2"
+	if out, err := database.command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", node.namespace).CombinedOutput(); err != nil {
+		t.Skipf("needs a cable between two network namespaces (veth), and this process may not make one: %s", out)
+	}
+	for _, h := range []*host{database, node} {
+		h.must("ip", "addr", "add", h.address+"/30", "dev", "eth0")
+		h.must("ip", "link", "set", "lo", "up")
+		h.plug()
+	}
+	return database, node
+}
 
-// newHost creates a host, or skips the test if that is not permitted.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	for _, program := range []string{"ip", "nsenter"} {
@@ -50,47 +66,33 @@ func newHost(t *testing.T) *host {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	n := int(hosts.Add(1)) + 4*os.Getpid() // other test processes use other numbers
-	cable, net := fmt.Sprintf("getwork%d", n%10_000_000), fmt.Sprintf("198.18.%d.", n>>6&255)
-	h := &host{t: t, namespace: fmt.Sprintf("--net=/proc/%d/ns/net", keeper.Process.Pid), cable: cable,
-		here: net + fmt.Sprint(n&63*4+1), there: net + fmt.Sprint(n&63*4+2)}
 	t.Cleanup(func() {
-		_ = exec.Command("ip", "link", "del", cable).Run() // otherwise it goes with the namespace
 		_ = in.Close()
 		_ = keeper.Wait()
 	})
-	if out, err := exec.Command("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(keeper.Process.Pid)).CombinedOutput(); err != nil {
-		t.Skipf("needs a cable between two network namespaces (veth), and this process may not make one: %s", out)
-	}
-	h.must("ip", "addr", "add", h.here+"/30", "dev", cable)
-	h.must("ip", "link", "set", cable, "up")
-	h.must("nsenter", h.namespace, "ip", "addr", "add", h.there+"/30", "dev", "eth0")
-	h.must("nsenter", h.namespace, "ip", "link", "set", "lo", "up")
-	h.plug()
-	return h
+	return &host{t: t, namespace: fmt.Sprintf("/proc/%d/ns/net", keeper.Process.Pid)}
+}
+
+// command returns a command on the host, which ends with the test.
+func (h *host) command(program string, args ...string) *exec.Cmd {
+	return exec.CommandContext(h.t.Context(), "nsenter", append([]string{"--net=" + h.namespace, "--", program}, args...)...)
 }
 
 func (h *host) must(program string, args ...string) {
 	h.t.Helper()
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+	if out, err := h.command(program, args...).CombinedOutput(); err != nil {
 		h.t.Fatalf("%s %s: %v: %s", program, strings.Join(args, " "), err, out)
 	}
 }
 
 // pull pulls the cable at the host's end: nobody is told.
-func (h *host) pull() { h.must("nsenter", h.namespace, "ip", "link", "set", "eth0", "down") }
+func (h *host) pull() { h.must("ip", "link", "set", "eth0", "down") }
 
 // plug plugs it in again.
-func (h *host) plug() { h.must("nsenter", h.namespace, "ip", "link", "set", "eth0", "up") }
+func (h *host) plug() { h.must("ip", "link", "set", "eth0", "up") }
 
-// pullHere pulls the cable at our end, so that we seem to have vanished from the host's sight.
-func (h *host) pullHere() { h.must("ip", "link", "set", h.cable, "down") }
-
-// plugHere plugs that end in again.
-func (h *host) plugHere() { h.must("ip", "link", "set", h.cable, "up") }
-
-// server starts a PostgreSQL that can also be reached from the host.
-func (h *host) server() *postgres.Server {
+// server starts a PostgreSQL on the host. Programs on the other host reach it by its address, and ours by its socket, which is a file.
+func (h *host) server(other *host) (server *postgres.Server) {
 	h.t.Helper()
 	dir, err := os.MkdirTemp("", "getwork-hba-")
 	if err != nil {
@@ -98,11 +100,38 @@ func (h *host) server() *postgres.Server {
 	}
 	h.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	file := filepath.Join(dir, "pg_hba.conf")
-	rules := fmt.Sprintf("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nhost all all %s/32 scram-sha-256\n", h.there)
+	rules := fmt.Sprintf("local all all trust\nhost all all %s/32 trust\n", other.address)
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(file, []byte(rules), 0o644)); err != nil { //nolint:gosec // PostgreSQL runs as somebody else
 		h.t.Fatal(err)
 	}
-	return schematest.OwnServer(h.t, map[string]string{"listen_addresses": "127.0.0.1," + h.here, "hba_file": file})
+	h.within(func() {
+		server = schematest.SocketServer(h.t, map[string]string{"listen_addresses": h.address, "hba_file": file})
+	})
+	return server
+}
+
+// within calls do in the host's namespace. Programs that do starts itself, not by another goroutine, stay there.
+func (h *host) within(do func()) {
+	h.t.Helper()
+	runtime.LockOSThread() // if do fails the test, the thread ends with it
+	ours, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs, err := os.Open(h.namespace)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
+		h.t.Fatal(err)
+	}
+	do()
+	if err := unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET); err != nil {
+		h.t.Fatal(err)
+	}
+	runtime.UnlockOSThread()
 }
 
 // guest is a node on the host. It serves on the host's own loopback address, so programs on the host must make the
@@ -113,17 +142,17 @@ type guest struct {
 	binary string
 }
 
-// start starts a node on the host.
-func (h *host) start(server *postgres.Server) *guest {
+// start starts a node on the host, with a database on another.
+func (h *host) start(database *host, server *postgres.Server) *guest {
 	h.t.Helper()
 	g := &guest{host: h, binary: cluster.Binary(h.t)}
 	u, err := url.Parse(server.URL("getwork"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	u.Host = h.here + ":" + u.Port()
+	u.Host, u.RawQuery = database.address+":"+u.Query().Get("port"), "sslmode=disable"
 	script := filepath.Join(h.t.TempDir(), "getwork")
-	if err := os.WriteFile(script, []byte(fmt.Sprintf("#!/bin/sh\nexec nsenter %s -- %s \"$@\"\n", h.namespace, g.binary)), 0o755); err != nil { //nolint:gosec // it is a program
+	if err := os.WriteFile(script, []byte(fmt.Sprintf("#!/bin/sh\nexec nsenter --net=%s -- %s \"$@\"\n", h.namespace, g.binary)), 0o755); err != nil { //nolint:gosec // it is a program
 		h.t.Fatal(err)
 	}
 	g.Node = process.New(process.Options{Binary: script, DatabaseURL: u.String()})
@@ -156,7 +185,6 @@ func (g *guest) url() string {
 // get asks the node for work, and waits for it for that long. It returns the program's output, and whether an answer
 // came in time.
 func (g *guest) get(user string, wait time.Duration) (string, bool) {
-	out, err := exec.CommandContext(g.host.t.Context(), "nsenter", g.host.namespace, "--", g.binary,
-		"get", "verify", "--user", user, "--wait", wait.String(), "--url", g.url()).CombinedOutput()
+	out, err := g.host.command(g.binary, "get", "verify", "--user", user, "--wait", wait.String(), "--url", g.url()).CombinedOutput()
 	return string(out), err == nil
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"getwork/cmd/internal/e2e"
-	"getwork/schema/postgres"
 	"getwork/schema/schematest"
 )
 
@@ -16,23 +15,23 @@ const silentBound = 30 * time.Second
 const tableNap = e2e.Marker + ` with nap as materialized (select pg_sleep(seconds) from wait)
 select i as item from nap cross join generate_series(1, 100) i order by i`
 
-// vanishing is a site of two nodes on this host, and one on another.
-func vanishing(t *testing.T) (*host, *postgres.Server, *site, *guest) {
-	h := newHost(t)
-	server := h.server()
-	s := newSite(t, 2, server.URL("getwork"))
+// vanishing is a site of two nodes on this host, and one on another. The database's host can be cut off from that one.
+func vanishing(t *testing.T) (database *host, s *site, g *guest) {
+	database, node := newHosts(t)
+	server := database.server(node)
+	s = newSite(t, 2, server.URL("getwork"))
 	if _, err := s.DB.Exec(t.Context(), `create table wait as select 0::float8 as seconds`); err != nil {
 		t.Fatal(err)
 	}
 	s.Task("verify", tableNap)
-	return h, server, s, h.start(server)
+	return database, s, node.start(database, server)
 }
 
 // The host of the node that runs the query vanishes, so nobody closes its connections. Keepalives find out, its lock is
 // freed, and another node serves.
 func TestHostVanishesInItsQuery(t *testing.T) {
 	t.Parallel()
-	h, _, s, g := vanishing(t)
+	_, s, g := vanishing(t)
 	column[bool](s, `update wait set seconds = 600 returning true`)
 	if out, answered := g.get("oliver", 0); answered {
 		t.Fatalf("served at once: %s", out)
@@ -40,14 +39,14 @@ func TestHostVanishesInItsQuery(t *testing.T) {
 	s.QueryRuns()
 	tracy := s.Click("tracy", 0, 3)
 	column[bool](s, `update wait set seconds = 0 returning true`)
-	s.vanish(h, tracy.ID)
+	s.vanish(g.host, tracy.ID)
 }
 
 // The same happens to a node in the middle of its round, while it holds both locks.
 func TestHostVanishesInItsRound(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
-	h, _, s, g := vanishing(t)
+	_, s, g := vanishing(t)
 	tx, err := s.DB.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -65,13 +64,13 @@ func TestHostVanishesInItsRound(t *testing.T) {
 	}()
 	s.Await("the round writes what it hands out", 40*time.Second,
 		`select count(*) > 0 from pg_locks l join pg_class c on c.oid = l.relation where c.relname = 'work' and not l.granted`)
-	h.pull()
+	g.host.pull()
 	<-clicked
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tracy := s.Click("tracy", 0, 3)
-	s.vanish(h, tracy.ID)
+	s.vanish(g.host, tracy.ID)
 	if n := column[int64](s, `select count(*) from getwork.work w join getwork.work_requested r on r.id = w.request_id where r.user_name = 'oliver'`); n[0] != 1 {
 		t.Errorf("oliver got %d items, wanted 1", n[0])
 	}
@@ -101,7 +100,7 @@ func TestDatabaseVanishesForAWhile(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	const away = 20 * time.Second
-	h, _, s, g := vanishing(t)
+	database, s, g := vanishing(t)
 	for _, n := range s.Nodes {
 		n.Kill()
 	}
@@ -111,11 +110,11 @@ func TestDatabaseVanishesForAWhile(t *testing.T) {
 	}
 	s.QueryRuns()
 	column[bool](s, `update wait set seconds = 0 returning true`)
-	h.pullHere()
+	database.pull()
 	pulled := time.NewTimer(away)
 	defer pulled.Stop()
 	<-pulled.C
-	h.plugHere()
+	database.plug()
 	back, still := time.Now(), s.Standstill()
 	s.Await("who waited is served", 2*silentBound, `select count(*) > 0 from getwork.work_requested where user_name = 'oliver' and state = 'assigned'`)
 	took := time.Since(back) - still()
