@@ -160,7 +160,8 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, err := n.Client("Oliver").Do(r.Context(), "GET", r.URL.Path, nil)
 		if err != nil || strings.HasSuffix(r.URL.Path, ".js") {
-			http.NotFound(w, r)
+			w.Header().Set("Content-Type", "text/javascript") // of another type it would be a mistake, for the console
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
@@ -170,6 +171,31 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	b.Do(chromedp.Navigate(gone.URL))
 	b.Await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
+}
+
+// A page of which a module can't be loaded for a moment loads itself again.
+func TestPageLoadsItselfAgain(t *testing.T) {
+	schematest.Thorough(t)
+	t.Parallel()
+	const times = 2
+	var pages atomic.Int64
+	g := page.BehindGateway(e2e.NewSite(t, 1, ""))
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Sec-Fetch-Dest") == "document" {
+			pages.Add(1)
+		}
+		refused := strings.HasSuffix(r.URL.Path, "/words.js") && pages.Load() <= times
+		if refused {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return refused
+	})
+	b := page.NewBrowser(t, `window.setTimeout = ((real) => (f, ms, ...more) => real(f, ms / 10, ...more))(window.setTimeout)`) // or it would take 32 s
+	b.Do(chromedp.Navigate(g.URL + "/#log-in=Oliver"))
+	b.Await(`document.querySelector('#name').textContent === 'Oliver'`, e2e.Soon)
+	if n := pages.Load(); n != times+1 {
+		t.Errorf("the page was loaded %d times, want %d", n, times+1)
+	}
 }
 
 // A view that can't be loaded, because the server is away for a moment, says so, and is shown at the next attempt.
