@@ -324,25 +324,35 @@ function style(name) {
   return loaded;
 }
 
-/** Reports whether the server has another version of this page by now; the version is in this module's address. */
-async function outdated() {
-  const page = await fetch('/', { cache: 'no-cache' }).then((answer) => (answer.ok ? answer.text() : null)).catch(() => null);
-  return page !== null && !page.includes(new URL(import.meta.url).pathname);
-}
+/** The page as the server has it by now; null: the server can't be asked. */
+const served = () => fetch('/', { cache: 'no-cache' }).then((answer) => (answer.ok ? answer.text() : null)).catch(() => null);
+
+/** Reports whether that is another version; the version is in this module's address. */
+const isNewer = (page) => page !== null && !page.includes(new URL(import.meta.url).pathname);
 
 /** After a reconnect the node may be newer. A reload would lose input, so the user decides. */
 async function offerNewer() {
-  $('newer').hidden = !await outdated();
+  $('newer').hidden = !isNewer(await served());
 }
 
 $('newer').addEventListener('click', () => location.reload());
 
+const unloaded = new Set(); // the browser's messages about modules, which name them
+
 /**
  * A module can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. Otherwise the server is
- * away, which the browser's TypeError would say in its own words and language.
+ * away, which the browser's TypeError would say in its own words and language. Some browsers, such as Firefox before 155, never ask for
+ * such a module again while the page is open (whatwg/html#6768): the second time that it fails although the server answers, the page is
+ * loaded again.
  */
 async function orNewer(e) {
-  if (!await outdated()) throw e instanceof TypeError ? new Problem(0, { detail: t`a part of this page can’t be loaded now; try again in a moment` }) : e;
+  const page = await served();
+  const missing = e instanceof TypeError;
+  const again = missing && page !== null && unloaded.has(e.message);
+  if (!again && !isNewer(page)) {
+    if (missing) unloaded.add(e.message);
+    throw missing ? new Problem(0, { detail: t`a part of this page can’t be loaded now; try again in a moment` }) : e;
+  }
   location.reload();
   return new Promise(() => {});
 }

@@ -2,6 +2,8 @@ package desk
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"getwork/cmd/internal/e2e"
@@ -67,6 +69,29 @@ func TestFirefoxWorker(t *testing.T) {
 	f.Keys("g1")
 	f.Shows(".task .ended", "Everything that matches is held by others or put off.")
 	f.Shows(".task .ended", "You put off 1 until tomorrow, 9:00")
+}
+
+// A view whose module can't be loaded for a moment is shown at the next attempt, although Firefox asks for a module only once.
+func TestFirefoxViewThatDoesNotLoad(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	f := page.NewFirefox(t, nil)
+	g := page.BehindGateway(e2e.NewSite(t, 1, ""))
+	f.Open(g.URL + "/people#log-in=Mia,manager")
+	f.Await(`document.querySelector('#view h1')`, e2e.Soon)
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+		refused := strings.HasSuffix(r.URL.Path, "/views/floor.js")
+		if refused {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return refused
+	})
+	open := `(document.querySelector('#views a[href="/floor"]').click(), '')`
+	f.Eval(open)
+	f.Shows("#view .error", "This view can’t be shown: a part of this page can’t be loaded now; try again in a moment")
+	g.Refusing(nil)
+	f.Eval(open)
+	f.Await(`location.pathname === '/floor' && document.querySelector('#view [data-view=floor] h1, #view [data-view=floor] h2')`, e2e.Soon)
 }
 
 // An outcome is sent when the user leaves the page before its seconds have passed. When the user comes back, the page
