@@ -58,8 +58,9 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 	return fmt.Errorf("change rights: %w", err)
 }
 
-// The principal's row is locked against a block that commits meanwhile: an administrator who is blocked could otherwise let
-// themselves in again by a call that began before.
+// The principal's row is locked against a block or a rebind that commits meanwhile: an administrator who is blocked could otherwise let
+// themselves in again by a call that began before. The lock is that of writers, because an act may go on to lock the same row so, as that
+// of somebody who makes themselves a token does: with a shared lock two such acts at once would be a deadlock.
 const selectActor = `
 select p.blocked_at is not null or c.ended
 from (
@@ -68,10 +69,11 @@ from (
   select coalesce(o.principal, t.principal), t.ended_at is not null or o.ended_at is not null
   from getwork.token t left join getwork.session o on o.id = t.parent where left($1, 2) = 't:' and t.id = substr($1, 3)
   union all
-  select case when $1 ~ '^[jp]:' then split_part(substr($1, 3), '.', 1)::bigint end, false
+  select q.id, substr($1, 3) <> q.id || case when q.rebound > 0 then '.' || q.rebound else '' end
+  from getwork.principal q where q.id = case when $1 ~ '^[jp]:' then split_part(substr($1, 3), '.', 1)::bigint end
 ) c
 join getwork.principal p on p.id = c.principal
-for share of p`
+for no key update of p`
 
 // entering returns the context of somebody who comes in by a proof of their own, such as a code of the provider. The session that
 // their browser has had so far is not theirs to act with: it may be somebody else's, and another tab may just have ended it.

@@ -28,18 +28,19 @@ type Claim struct {
 }
 
 // Two nodes that asked at once would each use the refresh token, and the provider would end the session for it. The claim is
-// committed before the provider is asked, so no connection is held meanwhile.
+// committed before the provider is asked, so no connection is held meanwhile. As an array the inner query is executed once; as a list
+// to look into it might be executed again for each session, and claim more than it should.
 const claimRefresh = `
 update getwork.session s
 set refreshing_until = clock_timestamp() + interval '10 seconds'
 from getwork.principal p
-where p.id = s.principal and s.id in (
+where p.id = s.principal and s.id = any(array(
   select c.id from getwork.session c
   where c.public_id = any($1::text[]) and c.ended_at is null and c.refresh is not null and c.refreshed_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
     and coalesce(c.refreshing_until < clock_timestamp(), true)
   order by c.refreshed_at
   limit $3
-  for update skip locked)
+  for update skip locked))
 returning s.id, s.public_id, p.sub, s.refresh, (extract(epoch from clock_timestamp() - s.refreshed_at) * 1000000)::bigint, s.refreshing_until, s.principal`
 
 // ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes.

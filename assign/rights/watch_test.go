@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 	"getwork/assign/audit"
@@ -338,6 +340,65 @@ func TestActsOfEndedCredentials(t *testing.T) {
 		if p, _ := pg.ProblemOf(err); p.Status != 401 {
 			t.Errorf("%+v, %v: somebody blocked lets %s in", u, err, name)
 		}
+	}
+}
+
+// An act by the former account of a name that was given to another one is refused.
+func TestActsOfReboundCredentials(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.logIn(t, "bob", assign.RoleWorker, "")
+	for round := range 2 {
+		r, err := d.JWT(t.Context(), Entry{Iss: "https://idp", Sub: strconv.Itoa(round), Name: "ann", Role: assign.RoleManager}, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []Credential{r.Credential, "p" + r.Credential[1:]} {
+			as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "jwt", Credential: string(of)})
+			if _, err := d.Block(as, "bob", true); err != nil {
+				t.Errorf("%s, before: %v", of, err)
+			}
+		}
+		if _, err := d.RebindUser(t.Context(), "ann", "https://idp", strconv.Itoa(round+1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []Credential{r.Credential, "p" + r.Credential[1:]} {
+			as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "jwt", Credential: string(of)})
+			u, err := d.Block(as, "bob", false)
+			if p, _ := pg.ProblemOf(err); p.Status != 401 {
+				t.Errorf("%s: %+v, %v: the former account lets bob in", of, u, err)
+			}
+		}
+	}
+}
+
+// Two acts of one user wait for each other: if both began, each could wait for a lock on their user that the other shares.
+func TestActsOfOneUserWait(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleManager, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "session", Credential: string(r.Credential)})
+	err = pg.Transact(as, d.DB, func(one pgx.Tx) error {
+		if err := d.mayStillAct(as, one); err != nil {
+			return err
+		}
+		return pg.Transact(as, d.DB, func(other pgx.Tx) error {
+			if _, err := other.Exec(as, "set local lock_timeout = '100ms'"); err != nil {
+				return err
+			}
+			err := d.mayStillAct(as, other)
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
+				t.Errorf("the second act does not wait: %v", err)
+			}
+			return err
+		})
+	})
+	if err == nil {
+		t.Error("the second act has an end")
 	}
 }
 

@@ -122,7 +122,7 @@ var attacks = []attack{
 			in("assign", "\n    and coalesce(c.refreshing_until < clock_timestamp(), true)", ""),
 			"assign/rights", "TestRefreshIsClaimed", "claimed twice"},
 		{"claims that are made at once are of different sessions",
-			in("assign", "  for update skip locked)\nreturning s.id, s.public_id, p.sub", "  )\nreturning s.id, s.public_id, p.sub"),
+			in("assign", "  for update skip locked))\nreturning s.id, s.public_id, p.sub", "  ))\nreturning s.id, s.public_id, p.sub"),
 			"cmd/internal/serve", "TestRefreshesOfACrowd", "twice"},
 		{"only the claim's holder stores",
 			in("assign", "where s.id = $1 and s.refreshing_until = $2 and s.ended_at is null\nreturning s.changed", "where s.id = $1 and ($2::timestamptz is null or true) and s.ended_at is null\nreturning s.changed"),
