@@ -131,16 +131,17 @@ func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipe
 // SelectClock reads the time by the database's clock.
 const SelectClock = `select clock_timestamp()`
 
-// held reads what users hold and wait for, whatever their instances.
+// held reads what users hold and wait for, whatever their instances. Requests come first: each statement sees what has been committed by
+// then, so a round that commits in between is in both lists, and not in neither.
 func (rs *Records) held(ctx context.Context, users []string) (works []assign.Work, requests []assign.Request, at time.Time, err error) {
 	var batch pgx.Batch
 	batch.Queue(SelectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
-	batch.Queue(rs.sql(selectPipelineWork), users).Query(func(rows pgx.Rows) (err error) {
-		works, err = pgx.CollectRows(rows, NewWorkScan().Scan)
-		return err
-	})
 	batch.Queue(rs.sql(selectPipelineRequests), users).Query(func(rows pgx.Rows) (err error) {
 		requests, err = pgx.CollectRows(rows, NewRequestScan().Scan)
+		return err
+	})
+	batch.Queue(rs.sql(selectPipelineWork), users).Query(func(rows pgx.Rows) (err error) {
+		works, err = pgx.CollectRows(rows, NewWorkScan().Scan)
 		return err
 	})
 	if err = rs.db.SendBatch(ctx, &batch).Close(); err == nil {

@@ -1,0 +1,71 @@
+package records
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/schema/schematest"
+)
+
+// Whenever a round commits while a pipeline is read, the pipeline has the request or its work.
+func TestPipelineBesideARound(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"work_requested", "work"} { // of whose reading the round comes just before
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			pool := withTask(t)
+			config := pool.Config()
+			config.MaxConns = 1 // on which the statements are prepared: that would wait for the lock, too
+			calls, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(calls.Close)
+			rs := New(pg.Router{Calls: calls}, nil)
+			if p, err := rs.Pipeline(t.Context(), assign.Holder{User: "oliver"}); err != nil || len(p.Requests)+len(p.Work) != 0 {
+				t.Fatal(p, err)
+			}
+			var request int64
+			if err := pool.QueryRow(t.Context(), `
+insert into getwork.work_requested (task_id, user_name, wanted, requested) select id, 'oliver', 1, 1 from getwork.task returning id`).Scan(&request); err != nil {
+				t.Fatal(err)
+			}
+			round, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := round.Exec(t.Context(), `lock table getwork.`+table+` in access exclusive mode`); err != nil {
+				t.Fatal(err)
+			}
+			read := make(chan assign.Pipeline, 1)
+			go func() {
+				p, err := rs.Pipeline(t.Context(), assign.Holder{User: "oliver"})
+				if err != nil {
+					t.Error(err)
+				}
+				read <- p
+			}()
+			for schematest.LockWaits(t, pool) == 0 {
+				<-time.After(time.Millisecond)
+			}
+			for _, statement := range []string{
+				`update getwork.work_requested set state = 'assigned', assigned = 1, completed_at = clock_timestamp() where id = $1`,
+				`insert into getwork.work (task_id, item, user_name, request_id) select task_id, 'x', user_name, id from getwork.work_requested where id = $1`,
+			} {
+				if _, err := round.Exec(t.Context(), statement, request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := round.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if p := <-read; len(p.Requests)+len(p.Work) == 0 {
+				t.Error("the pipeline has neither the request nor its work")
+			}
+		})
+	}
+}
