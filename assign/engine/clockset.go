@@ -127,8 +127,8 @@ func (r *rescuer) healClock(ctx context.Context) error {
 
 // closedLater reports whether some work was closed later than now, because the clock was set back while this node was not
 // there.
-func (r *rescuer) closedLater(ctx context.Context) bool {
+func (r *rescuer) closedLater(ctx context.Context) (is bool, err error) {
 	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
-	var is bool
-	return r.api.QueryRow(ctx, r.SQL(closed)).Scan(&is) == nil && is
+	err = r.api.QueryRow(ctx, r.SQL(closed)).Scan(&is)
+	return is, err
 }
