@@ -2,6 +2,7 @@ package assign
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -190,12 +191,13 @@ func (c Condition) Holds(details map[string]any) bool {
 	}
 	text := fmt.Sprint(value) // a float64 or a json.Number, as the caller read it
 	number, err := strconv.ParseFloat(text, 64)
+	isNumber := err == nil && !math.IsNaN(number) // the text "NaN" is read without an error, and is neither less nor more than a number
 	switch {
 	case c.Operator == "":
-		return text != "" && text != "false" && (err != nil || number != 0)
+		return text != "" && text != "false" && !(isNumber && number == 0)
 	case c.IsText:
 		return c.is(strings.Compare(text, c.Text))
-	case err != nil:
+	case !isNumber:
 		return false
 	case number < c.Number:
 		return c.is(-1)

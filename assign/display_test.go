@@ -57,12 +57,13 @@ func TestDisplayRefused(t *testing.T) {
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	var details map[string]any
-	if err := json.Unmarshal([]byte(`{"wrong":2,"gap":-0.5,"none":0,"text":"12.5","state":"late","checked":false,"paid":true,"nothing":null,"empty":""}`), &details); err != nil {
+	if err := json.Unmarshal([]byte(`{"wrong":2,"gap":-0.5,"none":0,"text":"12.5","state":"late","odd":"NaN","checked":false,"paid":true,"nothing":null,"empty":""}`), &details); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]bool{
 		"wrong > 0": true, "wrong>2": false, "wrong >= 2": true, "wrong = 2": true, "wrong != 2": false, "wrong < 3": true, "wrong <= 1": false,
 		"gap < 0": true, "gap = -0.5": true, "text > 12": true, "state = 'late'": true, `state != "late"`: false, "state > 3": false,
+		"odd = 0": false, "odd >= 5": false, "odd <= 5": false, "odd != 0": false, "odd": true,
 		"checked": false, "paid": true, "none": false, "wrong": true, "empty": false, "state": true, "nothing": false, "missing": false,
 		"checked = false": true, "paid = true": true, "nothing = 0": false, "missing != 'x'": false,
 	} {

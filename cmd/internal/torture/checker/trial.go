@@ -95,7 +95,6 @@ type sight struct {
 	ended  history.Clock // ... and before that
 	called bool          // by an answer; otherwise it was pushed, and began is the socket's
 	socket int64         // the socket, of a push
-	first  bool          // in a snapshot, of a push
 }
 
 type requestSight struct {
@@ -300,7 +299,6 @@ func (t *trial) sortSights() {
 			s.began, s.ended, s.called = e.Call.Began, e.Call.Ended, true
 		} else {
 			s.ended, s.socket = e.Told.At, e.Told.Socket
-			s.first = e.Told.Type == "snapshot"
 		}
 		switch body := t.bodies[i].(type) {
 		case *requestBody:
