@@ -183,7 +183,8 @@ func ParseCondition(text string) (Condition, error) {
 	return c, nil
 }
 
-// Holds reports whether the condition is true of details that were read from JSON.
+// Holds reports whether the condition is true of details that were read from JSON. A column that is missing or null meets no
+// condition, not even one with !=. Text that is no number meets no comparison with a number.
 func (c Condition) Holds(details map[string]any) bool {
 	value, there := details[c.Column]
 	if !there || value == nil {
@@ -240,7 +241,8 @@ func Fill(template, item string, details map[string]any, text func(column string
 	})
 }
 
-// Link returns the address where the work on an item is done; "" if there is none.
+// Link returns the address where the work on an item is done; "" if there is none. Each value is percent-encoded as a whole, so
+// that details which anybody may have typed add neither a path segment nor a parameter.
 func (d *Display) Link(item string, details map[string]any) string {
 	if d == nil || d.URL == "" {
 		return ""

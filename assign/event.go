@@ -12,6 +12,9 @@ import (
 // Event is one server message of the live channel: {"type":T, T:{…}}.
 type Event struct {
 	Type string // hello, snapshot, request, work, run, task, tasks, node or error
+
+	// Body is what follows the type. Its Go type decides who may read it: Of and Withheld know *Request, *Work, *Task, Pipeline
+	// and RunEvent, and pass anything else, such as a Task by value, to everybody as it is.
 	Body any
 
 	Request *Request // the request of a request event, for callers in this process that wait for it
@@ -78,7 +81,8 @@ func (e Event) encode(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Of returns the event as a caller whose token is for these tasks alone may see it; false: it is not for that caller.
+// Of returns the event as a caller whose token is for these tasks alone may see it; false: it is not for that caller. Events of
+// tasks pass, because a live channel with such a token can follow only these tasks.
 func (e Event) Of(tasks []string) (Event, bool) {
 	switch body := e.Body.(type) {
 	case Pipeline:
@@ -128,7 +132,7 @@ const (
 	Draining NodeState = "draining" // it is shutting down
 )
 
-// Same reports whether two shared events have the same message.
+// Same reports whether two events have the same message. Both must be [Event.Shared].
 func (e Event) Same(other Event) bool {
 	a, _ := e.message()
 	b, err := other.message()

@@ -9,7 +9,8 @@ import (
 // Kind says what is wrong with a call. Unless noted below, it is the last part of the problem's type.
 type Kind string
 
-// The kinds of refusal.
+// The kinds of refusal. [Refusal.Problem] says what title and status each has; the page at the address of its type says what it
+// means, and what callers can do.
 const (
 	Invalid       Kind = "invalid"
 	NotFound      Kind = "not-found"
@@ -50,8 +51,8 @@ type Field struct {
 // Refusal is an error that the caller can correct; Detail says how. Every other error is the system's own.
 type Refusal struct {
 	Kind   Kind
-	Detail string
-	Fields []Field
+	Detail string  // what is wrong, and what to do, in English; callers read it
+	Fields []Field // the fields that are wrong; nil: it is not about fields
 
 	LogIn string        // of kind Unauthenticated: the path to log in at, if it is not the usual one
 	After time.Duration // of kind RateLimited: when to try again

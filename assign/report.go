@@ -118,7 +118,7 @@ type HeldTotal struct {
 type HolderFilter struct {
 	Tasks []string // their present names
 	User  string
-	Limit int
+	Limit int // at most so many rows; 0 selects none
 
 	// Only rows behind a row with these values: the last row of the previous page.
 	After time.Time

@@ -8,11 +8,11 @@ type State string
 // The states of a request: pending, and five ways to have ended.
 const (
 	Pending   State = "pending"
-	Assigned  State = "assigned"
-	Partial   State = "partial"
-	None      State = "none"
-	Failed    State = "failed"
-	Cancelled State = "cancelled"
+	Assigned  State = "assigned"  // it got all that it wanted
+	Partial   State = "partial"   // it got less
+	None      State = "none"      // it got nothing, and has a Reason
+	Failed    State = "failed"    // the task's query or recheck failed, and it has an Error
+	Cancelled State = "cancelled" // by its owner or a manager, or because its task, its program's lease or its user's log-in ended
 )
 
 // Reason says why a request got nothing, or less than it wanted.
@@ -33,21 +33,21 @@ type Request struct {
 	Task        string     `json:"task"`
 	User        string     `json:"user"`
 	Instance    string     `json:"instance,omitempty"`
-	Wanted      int        `json:"wanted"`
-	Requested   int        `json:"requested"`
-	Assigned    int        `json:"assigned"`
+	Wanted      int        `json:"wanted"`    // how many items were asked for; never changes
+	Requested   int        `json:"requested"` // the same as Wanted while it is pending, and as Assigned afterwards
+	Assigned    int        `json:"assigned"`  // how many items it got; 0 while it is pending
 	State       State      `json:"state"`
-	Reason      *Reason    `json:"reason"`
-	Error       *string    `json:"error"`
-	Lease       *Duration  `json:"lease"`
+	Reason      *Reason    `json:"reason"` // nil while it is pending
+	Error       *string    `json:"error"`  // how the query or the recheck failed
+	Lease       *Duration  `json:"lease"`  // for how long to hold the work if the task has no lease; nil: it names none
 	CreatedAt   time.Time  `json:"created_at"`
-	LingerUntil *time.Time `json:"linger_until"`
-	CompletedAt *time.Time `json:"completed_at"`
-	RankedAt    *time.Time `json:"ranked_at"`   // the ranking of its items saw what was committed before; nil if it got none, or pushed ones
-	Stale       bool       `json:"stale"`       // its items are from a shelf that had expired, while its refresh ran
-	EtaSeconds  *float64   `json:"eta_seconds"` // about how long it will take, by the last runs; nil if not known, or if it has ended
-	Position    *int64     `json:"position"`    // among the task's waiting requests, from 1; nil if it has ended, or if a thousand are before it
-	Work        []Work     `json:"work"`
+	LingerUntil *time.Time `json:"linger_until"` // nil: it does not linger
+	CompletedAt *time.Time `json:"completed_at"` // nil while it is pending
+	RankedAt    *time.Time `json:"ranked_at"`    // the ranking of its items saw what was committed before; nil if it got none, or pushed ones
+	Stale       bool       `json:"stale"`        // its items are from a shelf that had expired, while its refresh ran
+	EtaSeconds  *float64   `json:"eta_seconds"`  // about how long it will take, by the last runs; nil if not known, or if it has ended
+	Position    *int64     `json:"position"`     // among the task's waiting requests, from 1; nil if it has ended, or if a thousand are before it
+	Work        []Work     `json:"work"`         // what it got, best first, also if it is closed by now
 
 	Age    time.Duration `json:"-"` // at the time of reading, by the database's clock
 	Left   bool          `json:"-"` // a round has read it, and left it lingering

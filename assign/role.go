@@ -8,8 +8,8 @@ type Role string
 // The roles. A manager may do everything that the others may.
 const (
 	RoleWorker   Role = "worker"
-	RoleAgent    Role = "agent" // a worker that may also push items
-	RoleObserver Role = "observer"
+	RoleAgent    Role = "agent"    // a worker that may also push items
+	RoleObserver Role = "observer" // reads what all do, but not other people's notes, and takes no work
 	RoleManager  Role = "manager"
 )
 

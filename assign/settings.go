@@ -56,24 +56,24 @@ type Settings struct {
 	Name          string    `json:"name" yaml:"name"`
 	Title         string    `json:"title" yaml:"title"`
 	Description   string    `json:"description" yaml:"description"`
-	Query         Query     `json:"query,omitzero" yaml:"query"` // one SELECT that returns a column item, best first; null for an inbox
-	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`
-	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"`      // how long a run's leftovers may be handed out
-	StaleFor      Duration  `json:"stale_for" yaml:"stale_for"`      // how long after that, while the next run is under way
-	Recheck       Query     `json:"recheck,omitzero" yaml:"recheck"` // one SELECT on $1 text[], item keys, that returns those that still match; null for none
-	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"`
-	MaxRequest    int       `json:"max_request" yaml:"max_request"`
-	MaxOpen       *int      `json:"max_open" yaml:"max_open"` // the most that one user may hold; nil for no limit
-	Lease         *Duration `json:"lease" yaml:"lease"`       // how long work is held before it goes back; nil for no limit
-	Slots         int       `json:"slots" yaml:"slots"`       // holders of an item at a time, unless the item says another number
-	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`
-	Backoff       Duration  `json:"backoff" yaml:"backoff"`         // after the first failed attempt; doubled after each further one
-	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"` // lingering requests alone run the query at most this often
-	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"`
-	Groups        []string  `json:"groups" yaml:"groups"`     // whose members may see and take it; empty for everybody
-	Position      *int      `json:"position" yaml:"position"` // its place among the tasks, lowest first; nil: after those, by title
-	Display       *Display  `json:"display" yaml:"display"`   // how an item is shown; nil: by the types and names of its details
-	Paused        bool      `json:"paused" yaml:"paused"`
+	Query         Query     `json:"query,omitzero" yaml:"query"`          // one SELECT that returns a column item, best first; null for an inbox
+	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`   // for one execution of the query; a run that takes longer fails
+	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"`           // how long a run's leftovers may be handed out
+	StaleFor      Duration  `json:"stale_for" yaml:"stale_for"`           // how long after that, while the next run is under way
+	Recheck       Query     `json:"recheck,omitzero" yaml:"recheck"`      // one SELECT on $1 text[], item keys, that returns those that still match; null for none
+	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"` // how many items of a run are kept, without those that are blocked
+	MaxRequest    int       `json:"max_request" yaml:"max_request"`       // the most that one request may ask for
+	MaxOpen       *int      `json:"max_open" yaml:"max_open"`             // the most that one user may hold; nil for no limit
+	Lease         *Duration `json:"lease" yaml:"lease"`                   // how long work is held before it goes back; nil for no limit
+	Slots         int       `json:"slots" yaml:"slots"`                   // holders of an item at a time, unless the item says another number
+	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`     // after these an item must be redriven; nil for no limit
+	Backoff       Duration  `json:"backoff" yaml:"backoff"`               // after the first failed attempt; doubled after each further one
+	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"`       // lingering requests alone run the query at most this often
+	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"` // tasks; no user holds or completes an item here and there
+	Groups        []string  `json:"groups" yaml:"groups"`                 // whose members may see and take it; empty for everybody
+	Position      *int      `json:"position" yaml:"position"`             // its place among the tasks, lowest first; nil: after those, by title
+	Display       *Display  `json:"display" yaml:"display"`               // how an item is shown; nil: by the types and names of its details
+	Paused        bool      `json:"paused" yaml:"paused"`                 // nothing is handed out; pending requests go on waiting
 }
 
 // Inbox reports whether the task has no query, and its items are pushed.
@@ -116,7 +116,7 @@ var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 // to store it.
 func IsTaskName(name string) bool { return slug.MatchString(name) }
 
-// Check returns a [Refusal] that names every wrong field, and sorts the groups.
+// Check returns a [Refusal] that names every wrong field. It sorts the groups, and removes repeated ones.
 func (s *Settings) Check() error {
 	if s.Groups == nil {
 		s.Groups = []string{}

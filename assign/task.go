@@ -5,7 +5,7 @@ import "time"
 // Task is a kind of work, as the API shows it.
 type Task struct {
 	Settings
-	Version int   `json:"version"`
+	Version int   `json:"version"` // of the settings, from 1; pausing alone makes none
 	Waiting int64 `json:"waiting"` // pending requests
 	Held    int64 `json:"held"`
 	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 if the shelf is not fresh; of an inbox, ready items; counted up to 100000
@@ -51,13 +51,13 @@ func (c *TaskChange) Key() int64 { return int64(c.Version)<<32 | int64(c.N) }
 // Run is one execution of a task's ranking query, as the history shows it.
 type Run struct {
 	ID         int64      `json:"id,string"`
-	Version    int        `json:"version"`
+	Version    int        `json:"version"` // the task's, whose query ran
 	Node       string     `json:"node"`
 	State      string     `json:"state"` // running, finished, failed, cancelled, lost
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 	Error      *string    `json:"error"`
-	Given      *int64     `json:"given"`       // rows that the query returned
+	Given      *int64     `json:"given"`       // rows that the query returned; nil, like the next four, unless the run finished
 	Blocked    *int64     `json:"blocked"`     // those of them that are held, put off or never
 	PassedOver *int64     `json:"passed_over"` // those of them without a usable item
 	Candidates *int       `json:"candidates"`  // the remaining rows, at most max_candidates

@@ -97,7 +97,8 @@ func UTC(t *time.Time) *time.Time {
 	return &u
 }
 
-// Compare orders holders by user, then by instance, byte by byte.
+// Compare orders holders by user, then by instance, byte by byte. Every node inserts requests in this order: in different orders,
+// two batches would deadlock on each other's holders.
 func (h Holder) Compare(o Holder) int {
 	return cmp.Or(cmp.Compare(h.User, o.User), cmp.Compare(h.Instance, o.Instance))
 }

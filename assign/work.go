@@ -31,14 +31,14 @@ type Work struct {
 	Item           string          `json:"item"`
 	User           string          `json:"user"`
 	Instance       string          `json:"instance,omitempty"`
-	Slot           int             `json:"slot"`
-	Details        json.RawMessage `json:"details"`
+	Slot           int             `json:"slot"`    // which of the item's places, from 1
+	Details        json.RawMessage `json:"details"` // what the query, or the push, said of the item
 	AssignedAt     time.Time       `json:"assigned_at"`
-	LeaseExpiresAt *time.Time      `json:"lease_expires_at"`
-	Attempt        int             `json:"attempt"`
+	LeaseExpiresAt *time.Time      `json:"lease_expires_at"` // nil: it is held until somebody closes it
+	Attempt        int             `json:"attempt"`          // from 1; one more after an attempt that failed or expired
 	State          WorkState       `json:"state"`
-	ClosedAt       *time.Time      `json:"closed_at"`
-	AvailableAt    *time.Time      `json:"available_at"`
+	ClosedAt       *time.Time      `json:"closed_at"`    // nil while it is held
+	AvailableAt    *time.Time      `json:"available_at"` // when the item may be handed out again; of redriven work, when that was; else nil
 	Note           *string         `json:"note"`
 
 	Lease     *Duration `json:"lease,omitempty"`     // how long an extension lasts
@@ -161,7 +161,7 @@ type WorkFilter struct {
 	State  WorkState
 	Value  string // only work of the last [ValueWithin] with this in one of its details, whatever the case; needs a task
 	Before int64  // only ids below it; 0 for the newest
-	Limit  int
+	Limit  int    // at most so many; 0 selects none
 }
 
 // ValueWithin is how old work may be that is found by a value in its details. No index has these values: they are read.

@@ -63,7 +63,8 @@ func (c *Caller) validUntil(linger time.Duration) time.Time {
 	return c.EndsAt
 }
 
-// Identify returns a request's caller, or nil if the request names none; an error refuses the request.
+// Identify returns a request's caller, or nil if the request names none; an error refuses the request. It must not read the body,
+// and may be called twice for one request: see identityHolds.
 type Identify func(*http.Request) (*Caller, error)
 
 type callerKey struct{}

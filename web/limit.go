@@ -60,8 +60,8 @@ var (
 	errTooMany = errors.New("too many of one user are in")
 )
 
-// enter lets a call of the user in until leave is called, which may be called repeatedly. A waiting call has one of its
-// user's places already, so that no user takes more than a share of the line.
+// enter lets a call of the user in until leave is called, which may be called repeatedly. The error is errTooMany or errFull, also
+// if ctx has ended. A waiting call has one of its user's places already, so that no user takes more than a share of the line.
 func (g *gate) enter(ctx context.Context, user string) (leave func(), err error) {
 	g.mu.Lock()
 	s := g.users[user]

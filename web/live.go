@@ -44,7 +44,7 @@ func callEndOf(why rights.End) *assign.Refusal {
 	return endOf(why)
 }
 
-// FollowSocket is follow for sockets: end gets the close code and the reason.
+// FollowSocket is follow for sockets: end gets the close code, one of package ws, and the reason. watch is nil under --auth dev.
 func FollowSocket(watch *rights.Watch, heldFor func(*Caller) time.Duration, r *http.Request, end func(code int, reason string)) (release func()) {
 	codes := map[rights.End]int{rights.EndOver: 4401, rights.EndBlocked: 4403, rights.EndChanged: 1012, rights.EndAway: 1013}
 	s := &server{Config: Config{Rights: watch, HeldFor: heldFor}}

@@ -44,9 +44,9 @@ type Connections struct {
 }
 
 // metrics are the node's figures. Each counts this node alone since it started, except those that are the whole cluster's: the ages
-// of the oldest request and of the oldest event of web hooks, the sessions, and the gauges of tasks. A scrape asks the database every five seconds at most. Labels have few values: no
-// names of users or items, and 200 tasks at most.
-// docs/operations.md has a table of all.
+// of the oldest request and of the oldest event of web hooks, the sessions, and the gauges of tasks. A scrape asks the database
+// every five seconds at most. Labels have few values: no names of users or items, and 200 tasks at most. docs/operations.md has a
+// table of all.
 type metrics struct {
 	calls *prometheus.CounterVec
 	took  *prometheus.HistogramVec

@@ -16,7 +16,7 @@ import (
 	"getwork/assign/rights"
 )
 
-// handler is a route's function. Only this file renders its error.
+// handler is a route's function. Only this file renders its error, so once it has begun to answer it must return nil.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // problem answers with an error, as application/problem+json. If it is the server's own fault, the cause is logged, and

@@ -44,7 +44,7 @@ func ownOr(r *http.Request) (user string, err error) {
 	return user, nil
 }
 
-// of returns whose sessions and tokens the caller may end: their own, or anybody's.
+// of returns the principal whose sessions and tokens the caller may end: their own; 0: anybody's.
 func (c *Caller) of() int64 {
 	if c.Admin {
 		return 0

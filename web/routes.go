@@ -31,6 +31,7 @@ func (s *server) api(m *mux.Router) {
 		add(method, path, operation{scope: scope, tasks: tasks, roles: may}, h)
 	}
 	all, works := assign.Roles, []Role{Worker, Agent, Manager}
+	// counts adds what a screen on a wall may read, too.
 	counts := func(path string, tasks within, h handler, may ...Role) {
 		add("GET", path, operation{scope: read, tasks: tasks, roles: may, wall: true}, h)
 	}
@@ -77,6 +78,7 @@ func (s *server) api(m *mux.Router) {
 	counts("/events", narrowed, s.events, all...)
 	counts("/ws", narrowed, s.socket, all...)
 	p := people{s}
+	// own adds what everybody who logs in may do with their own sessions and tokens. The handlers let administrators name others.
 	own := func(method, path, scope string, tasks within, h handler) {
 		route(method, path, scope, tasks, p.withRights(h))
 	}

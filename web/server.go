@@ -37,7 +37,7 @@ type Config struct {
 	Report   *report.Report
 	Audit    *audit.Writer
 	Hooks    *hook.Registry
-	Identify Identify
+	Identify Identify                    // required; a call that came slowly is identified twice
 	LogInBy  string                      // "dev": the page may set a cookie by name
 	Rights   *rights.Watch               // nil under --auth dev
 	HeldFor  func(*Caller) time.Duration // how long a live channel may last in any case; 0 or nil: as long as its credential
@@ -46,8 +46,8 @@ type Config struct {
 	Auth      []Route // the addresses of the log-in, under /auth
 	LogInPath string  // where a browser logs in, told with each 401; empty: there is no such page
 
-	Ready    func(ctx context.Context) []Check
-	Draining <-chan struct{} // closed when the node shuts down: answers are no longer held
+	Ready    func(ctx context.Context) []Check // the checks of /readyz; ctx gives them two seconds
+	Draining <-chan struct{}                   // closed when the node shuts down: answers are no longer held
 
 	PublicURL      *url.URL       // the one origin that is served; under --auth dev nil, or one more origin of the page
 	TrustedProxies []netip.Prefix // who may end TLS for this node, and whose X-Forwarded-For is believed
@@ -91,6 +91,10 @@ func Handler(c Config) http.Handler {
 }
 
 // Handlers returns the handler for everything that a node serves, and one for /metrics alone, for a listener of its own.
+//
+// A call passes the middleware from the last line to the first, and the order matters: limits and the audit use the address that
+// addressed finds; secured comes before whatever refuses, so that refusals have its headers; here sets the public host, with which
+// crossOrigin, the log-in and the socket compare origins; and the router's limited and permit need the caller whom identified finds.
 func Handlers(c Config) (all, metrics http.Handler) {
 	s := &server{Config: c, calls: newGate(cmp.Or(c.MaxCalls, maxCalls), gatePatience), looking: newGate(maxLooking, gatePatience), waiting: newGate(cmp.Or(c.MaxWaiting, maxWaiting), 0)}
 	s.metrics = newMetrics(s)

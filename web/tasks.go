@@ -74,7 +74,7 @@ func shown(who assign.Who, t assign.Task) assign.Task {
 	return t
 }
 
-// noTask is the engine's message for a task that does not exist; callers who may not see a task get the same.
+// noTask is the message of [assign.NoTask]; callers who may not see a task get the same as if it did not exist.
 const noTask = "no task %q; GET /api/v1/tasks lists all tasks"
 
 func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {

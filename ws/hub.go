@@ -11,9 +11,9 @@ import (
 	"getwork/assign"
 )
 
-// Config is what a Hub needs.
+// Config is what a Hub needs. Open, Caller, Problem, Refuse and Log are required.
 type Config struct {
-	Open   func(who assign.Who, ready func()) Stream         // a socket's events; ready is called when there is something to Take
+	Open   func(who assign.Who, ready func()) Stream         // a socket's events; ready never blocks, and says that there is something to Take
 	Caller func(*http.Request) (who assign.Who, role string) // the authenticated caller of a request
 	Log    *slog.Logger
 
@@ -24,7 +24,7 @@ type Config struct {
 	MaxSockets int // how many may be open at once, and an eighth of that for one user; 0 for no limit
 	// Problem is what a client is shown of an error, and whether that belongs in the log.
 	Problem func(error) (p assign.Problem, logged bool)
-	// Refuse answers a request that exceeds MaxSockets; required with MaxSockets.
+	// Refuse answers a request that is no proper handshake, or that exceeds MaxSockets.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
 	PingEvery time.Duration // default 20 s: proxies cut connections that are silent for 30 to 60
@@ -35,11 +35,11 @@ type Config struct {
 // Stream is where the events of one socket come from.
 type Stream interface {
 	Start(ctx context.Context, role string) error // hello and a snapshot come first
-	Take() (events []assign.Event, slow bool)     // slow: events were lost, and the socket must be closed
+	Take() (events []assign.Event, slow bool)     // nothing before Start; slow: events were lost, and the socket must be closed
 	Put(events ...assign.Event)                   // queues behind what has come
 	Follow(ctx context.Context, tasks []string, who assign.Who) error
 	Unfollow(tasks []string)
-	Close()
+	Close() // may be called more than once, and at any time
 }
 
 // Hub holds a node's sockets.

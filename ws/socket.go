@@ -20,11 +20,11 @@ type socket struct {
 	ping   *time.Timer
 
 	release func()  // ends the watch over its user's rights; nil: there is none
-	next    *socket // next in the writers' queue
+	next    *socket // next in the writers' queue, whose lock guards it
 
-	mu      sync.Mutex
-	writing bool
-	more    bool // events came during a write
+	mu      sync.Mutex // wake locks it under the feed's lock, so the stream must not be called under it
+	writing bool       // it is in the writers' queue, or its one writer has it; stays set once nothing may be written any more
+	more    bool       // events came during a write
 	ended   bool
 	over    bool   // its user's rights ended: what waits is not written any more
 	status  Status // to close with, after the queue was written

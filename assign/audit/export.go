@@ -61,7 +61,8 @@ const (
 	selectRowsTo = `select ` + columns + ` from getwork.audit where n < $1 order by n`
 )
 
-// Export passes the rows before a time to f, in their order; all rows if before is zero.
+// Export passes the rows before a time to f, one by one in their order; all rows if before is zero. If f fails, Export returns that
+// error as it is.
 func Export(ctx context.Context, db DB, sql func(string) string, before time.Time, f func(Row) error) (e Exported, err error) {
 	var failed error
 	err = snapshot(ctx, db, sql, func(tx snapshotTx) error {
@@ -104,6 +105,7 @@ type cutDetail struct {
 }
 
 const (
+	// A trigger on the table refuses to delete rows without this setting, which ends with the transaction.
 	allowCut   = `select session_user::text, set_config('getwork_audit.cut', 'yes', true)`
 	deleteRows = `delete from getwork.audit where n between $1 and $2`
 )
@@ -111,7 +113,8 @@ const (
 var errMoved = errors.New("the audit has changed since it was exported, so nothing was removed; export it again")
 
 // Cut removes the rows that were exported, all of which are before that time, and adds a row that names them. [Verify] accepts
-// only gaps that such a row names. Cut returns the number of that row. The login must own the table.
+// only gaps that such a row names. Cut returns the number of that row. The login must own the table. The caller must have stored what
+// was exported: after the commit it is nowhere else.
 func (w *Writer) Cut(ctx context.Context, e Exported, before time.Time) (n int64, err error) {
 	err = pg.Transact(ctx, w.DB, func(tx pgx.Tx) error {
 		cut := cutDetail{From: e.From, To: e.To, Rows: e.Rows, Before: before.UTC(), Hash: e.Hash}

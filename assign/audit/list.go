@@ -12,11 +12,12 @@ import (
 type Filter struct {
 	Act, Actor string
 	Before     int64 // only rows with lower numbers
-	Limit      int
+	Limit      int   // how many at most; 0 lists none
 }
 
 // Each reads one index backwards. The equality is written as a range of the whole key, and so is the order: with a plain
-// equality the planner may walk through all rows of others by the primary key.
+// equality the planner may walk through all rows of others by the primary key. In listByBoth act is part of an expression, so the
+// planner can't choose the index of acts, whose order is another.
 const (
 	listAll     = `select ` + columns + ` from getwork.audit where n < $1 order by n desc limit $2`
 	listByAct   = `select ` + columns + ` from getwork.audit where act >= $3 and (act, n) < ($3, $1) order by act desc, n desc limit $2`

@@ -46,7 +46,7 @@ func (s *Sum) ScanBytes(b []byte) error {
 // BytesValue implements [pgtype.BytesValuer].
 func (s Sum) BytesValue() ([]byte, error) { return s[:], nil }
 
-// Row is a row of the audit.
+// Row is a row of the audit. Fields that are nil are the empty ones of [Actor] and [Act].
 type Row struct {
 	N          int64           `json:"n"` // from 1, without gaps
 	At         time.Time       `json:"at"`
@@ -64,7 +64,7 @@ type Row struct {
 }
 
 // Sum returns the hash that the row must have: the SHA-256 of its fields and of the hash before it. Each field is preceded by
-// its length, so that no two rows give the same bytes.
+// its length, so that no two rows give the same bytes. With any other form, all rows that were written before would look changed.
 func (r *Row) Sum() (sum Sum) {
 	h := sha256.New()
 	field := func(text *string) {
@@ -111,7 +111,8 @@ func scan(row pgx.CollectableRow) (r Row, err error) {
 	return r, err
 }
 
-// canonical returns JSON in the one form that is hashed, whatever blanks and order PostgreSQL prints it in.
+// canonical returns JSON in the one form that is hashed, whatever blanks and order PostgreSQL prints it in. Numbers stay as they are
+// written.
 func canonical(text []byte) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

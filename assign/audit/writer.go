@@ -27,7 +27,7 @@ type DB interface {
 type Writer struct {
 	Node string              // the node's id; direct, for a program that is none
 	SQL  func(string) string // puts the schema's name into a statement; nil: the schema is getwork
-	Log  *slog.Logger        // gets a line for each row
+	Log  *slog.Logger        // gets a line for each row; nil: none does, and Run must not be called
 	DB   DB                  // for everything but Write, whose caller has a transaction
 
 	mu     sync.Mutex
@@ -36,8 +36,9 @@ type Writer struct {
 
 type seldom struct{ actor, act, object string }
 
-// An update waits for other writers, and then reads what they have committed, also where they have only locked the row.
-// The time is read after that wait, so times go up with the numbers, as long as nobody sets the clock.
+// lockHead waits for the transaction that added the row before, and at READ COMMITTED then reads the head as that one committed it.
+// The time is read after the wait, so times go up with the numbers, as long as nobody sets the clock. The detail comes back as jsonb
+// prints it, because the hash must be of what a reader gets.
 const (
 	lockHead = `
 with head as materialized (select n, hash from getwork.audit_head for update)
@@ -71,6 +72,7 @@ func (w *Writer) Write(ctx context.Context, tx pgx.Tx, a Act) error {
 	return nil
 }
 
+// write locks the head, adds one row, and returns it. The caller logs it when it knows how the transaction ended.
 func (w *Writer) write(ctx context.Context, tx pgx.Tx, a Act) (r Row, err error) {
 	detail := []byte("{}")
 	if a.Detail != nil {
@@ -148,7 +150,7 @@ func (w *Writer) WriteAlone(ctx context.Context, a Act) error {
 const hour = time.Hour
 
 // WriteHourly is WriteAlone, unless this node has written that the same actor did the same to the same object less than an
-// hour ago. It is for what a page repeats by itself.
+// hour ago, with whatever outcome. It is for what a page repeats by itself. Two calls at the same moment may each write a row.
 func (w *Writer) WriteHourly(ctx context.Context, a Act) error {
 	key := seldom{ActorOf(ctx).User, a.Act, a.Object}
 	w.mu.Lock()

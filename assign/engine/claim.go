@@ -27,7 +27,8 @@ where w.task_id = $1 and w.item = $2 and w.user_name = $3 and w.instance = $4 an
 
 // Claim gives one named item to a holder; claimed is false if they held it already. [assign.NotFound]: it does not match the
 // task. [assign.NoSlot]: all its places are taken. [assign.NotAvailable]: it is put off or never to return, or a rule keeps
-// it from the holder.
+// it from the holder. The query or the recheck may have to be executed, and is refused as a preview is ([assign.QueryRefused],
+// [assign.Busy]).
 func (e *Engine) Claim(ctx context.Context, name, item string, by assign.Who) (w assign.Work, claimed bool, err error) {
 	if detail := assign.CheckItem(item); detail != "" {
 		return assign.Work{}, false, assign.Refuse(assign.NotFound, "%s", detail)

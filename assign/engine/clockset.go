@@ -26,7 +26,7 @@ const (
 	shelfTooLate = `s.fresh_until > clock.at and exists (select from getwork.run u where u.id = s.shelf_run and u.finished_at > clock.at)`
 	lookTooLate  = `r.state = 'pending' and r.look_after > clock.at + greatest(v.rerun_after, interval '60 seconds')`
 
-	// In the order of ids, like everybody who takes these locks.
+	// These are assign locks, taken in the order of ids like everywhere.
 	healTasks = `
 with late as materialized (
   select s.task_id, clock.at, ` + shelfTooLate + ` as stale

@@ -26,7 +26,7 @@ type Counts struct {
 
 	Rounds   Counter             // that committed
 	RunEnds  map[RunEnd]*Counter // of the ranking query, by how they ended; the keys never change
-	RunsTook Durations           // on this node, however they ended
+	RunsTook Durations           // on this node, however they ended; lost ones do not count
 
 	// Rescued counts requests that only the rescuer found and a round then answered. Without faults it is 0.
 	Rescued Counter

@@ -13,9 +13,10 @@ import (
 type click struct {
 	assign.Click
 	holder assign.Holder
-	done   chan struct{}
+	done   chan struct{}   // closed when there is an answer or an error
 	gone   <-chan struct{} // closed when the caller no longer waits for the answer
 
+	// Only the recorder writes what follows. The caller reads it when done is closed.
 	recorded assign.Click // what is recorded for its holder, if that is this click's
 	id       int64        // the id of the request that answers it
 	lost     bool         // its key belongs to an earlier request
@@ -31,13 +32,15 @@ type dispatcher struct{ queue []*click }
 // recordWithin is how long a batch may take.
 const recordWithin = 15 * time.Second
 
-// maxBatch bounds one transaction, and so the time for which it holds the assign lock.
+// maxBatch bounds one transaction, and so the time for which it holds the assign lock. The feed expects no more answers of a round
+// that the announcer announces.
 const maxBatch = notify.MaxQuickRound
 
 // maxQueued bounds a dispatcher's queue, and so the wait of the last click in it.
 const maxQueued = 4000
 
-// dispatch queues a click, and starts recording.
+// dispatch queues a click, and starts recording. [assign.Busy]: the queue is full. [assign.Unavailable]: the node drains. After an
+// error the click's done is never closed.
 func (e *Engine) dispatch(task string, k *click) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -41,7 +41,7 @@ with closed as (
 select quiet from closed`
 
 // Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
-// out before. [assign.AlreadyClosed]: it was closed in another way.
+// out before. [assign.AlreadyClosed]: it was closed in another way. [assign.NotFound]: it was never theirs, and asManager is false.
 func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by assign.Holder, asManager bool) (assign.Work, error) {
 	if err := d.Check(); err != nil {
 		return assign.Work{}, err

@@ -19,7 +19,7 @@ set state = 'cancelled', requested = 0, reason = null, completed_at = clock_time
 where id = $1 and state = 'pending'`
 
 // Cancel ends a pending request without work; repeating it changes nothing. A round that has read the request locks its row
-// until the commit, so exactly one of the two ends it. [assign.NotPending] says that the round did. What a manager ends for somebody
+// until the commit, so exactly one of the two ends it. [assign.NotPending]: it has ended otherwise. What a manager ends for somebody
 // else is audited.
 func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
 	r, err := e.Records.Request(ctx, id, by, asManager)
@@ -54,7 +54,8 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 }
 
 // endOver ends requests whose time to linger is over, without a run. Either a round has read them before and found nothing,
-// or nothing can be handed out now. A request that no round has read yet is served like any other.
+// or nothing can be handed out now. A request that no round has read yet is served like any other. One that a round has locked is
+// left to that round.
 const endOver = `
 with over as (
   select r.id, s.paused, s.failed_until > clock_timestamp() as failing, s.last_error,
@@ -221,8 +222,8 @@ func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []st
 }
 
 // CancelEnded cancels, in all tasks, what waits under a credential that has ended or is past its time, or for a user who is
-// blocked, and gives the rest the groups that their users have now. Every node calls it when something has ended. A click may commit beside the end and be seen a little later, so
-// the rescuer repeats it for as long as that may be.
+// blocked, and gives the rest the groups that their users have now. Every node calls it when something has ended. A click may commit
+// beside the end and be seen a little later, so the rescuer repeats it for as long as that may be.
 func (e *Engine) CancelEnded(ctx context.Context) error {
 	now := time.Now()
 	e.endedAt.Store(&now)

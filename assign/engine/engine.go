@@ -22,7 +22,7 @@ import (
 	"getwork/notify"
 )
 
-// Config is what an Engine needs.
+// Config is what an Engine needs. Node, API, Runs, Channel, Announce and Log must be set.
 type Config struct {
 	Node string // names this process, unique for each start
 
@@ -81,6 +81,7 @@ type Engine struct {
 	clientWatch pg.ClientWatch
 	Ranker      *ranking.Ranker // executes user SQL: ranking queries, previews, rechecks
 
+	// A full channel means that the news is pending already, so senders drop theirs.
 	leases chan struct{} // work with a lease was given: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
 
@@ -88,19 +89,22 @@ type Engine struct {
 
 	logLimit pg.LogLimiter
 
+	// mu guards what follows, and the fields of serve loops, dispatchers, refreshes and run slots. No statement is executed under
+	// it: while the database is slow, clicks of all tasks would wait for it.
 	mu         sync.Mutex
-	base       context.Context // ends when Run ends; nil before
-	loops      map[int64]*serveLoop
-	dispatches map[string]*dispatcher
-	clicked    map[string]clicksTask // tasks that clicks found ready to serve, by name
-	timers     map[int64]*time.Timer
-	refreshes  map[int64]*refresh
+	base       context.Context        // ends when the context of Run does; nil before
+	loops      map[int64]*serveLoop   // by task
+	dispatches map[string]*dispatcher // by the task's name; absent while no click is being recorded
+	clicked    map[string]clicksTask  // tasks that clicks found ready to serve, by name
+	timers     map[int64]*time.Timer  // by task: see wakeAfter
+	refreshes  map[int64]*refresh     // by task
 	slotWaits  slotWaits
 	lastNotify map[int64]time.Time // when a task's round last announced itself, though it answered only its own clicks
-	working    sync.WaitGroup
+	working    sync.WaitGroup      // what Run waits for at its end; added to only under mu, while base has not ended
 }
 
-// New returns an engine that does nothing until Run.
+// New returns an engine that does nothing until Run. Until then it refuses what it would have to begin, such as clicks and
+// previews, with [assign.Unavailable].
 func New(c Config) *Engine {
 	c.MaxRuns = max(c.MaxRuns, 1)
 	c.LookEvery = cmp.Or(c.LookEvery, 2*time.Second)
@@ -198,7 +202,8 @@ func (e *Engine) Running() bool {
 	return e.base != nil && e.base.Err() == nil
 }
 
-// Heard takes a message of NOTIFY, and wakes what it concerns on this node. It does not block.
+// Heard takes a message of NOTIFY, and wakes what it concerns on this node. It does not block. For this node's own messages it wakes
+// no task: a changed one was woken already, and a waiting one has found no run slot here.
 func (e *Engine) Heard(m notify.Message) {
 	for _, c := range m.Changes {
 		if c.Settings {

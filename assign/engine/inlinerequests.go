@@ -61,7 +61,8 @@ func (r *round) withInline(waiting []waiter, ids []int64) ([]waiter, error) {
 }
 
 // Sorted by holder, like every insert of requests: a batch on another node, which holds no assign lock, may insert the same
-// holder.
+// holder. This insert then waits for it. If it commits, the unique index refuses this insert, and the round plans again, with the
+// other request among those that wait.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
   linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent)
@@ -176,7 +177,7 @@ func (r *round) share() {
 // prefetch is what a round that serves clicks is going to read, asked for in the same round trip as the lock. Each statement
 // sees what was committed when it begins, so those after the lock's see what the lock protects.
 type prefetch struct {
-	asked   int     // how many offers were asked for
+	asked   int     // at most so many offers were asked for
 	proofs  []proof // what the clicks show
 	ended   bool    // some of it is no good any more
 	keys    *keys   // what the clicks' keys are; nil: they have none
@@ -193,6 +194,7 @@ where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id =
   and c.rank >= (select s.shelf_from from getwork.task_state s where s.task_id = $1) and not st.gone
 order by c.rank`
 
+// queue adds the statements after the lock's. read takes their results in the same order.
 func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	var limit string
 	limit, a.asked = atMost(wanted(clicks))

@@ -130,6 +130,8 @@ func (k *click) follow(body string, id int64) {
 	}
 }
 
+// answerKeys answers clicks whose keys belong to requests of earlier transactions. Those have committed: claimKeys has waited for
+// them, and this statement, a later one, sees the requests that they bound.
 func (c recorder) answerKeys(ctx context.Context, tx pgx.Tx, task int64, byKey map[keyOf][]*click, won map[keyOf]bool) error {
 	var users, keys []string
 	for id := range byKey {

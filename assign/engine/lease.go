@@ -203,7 +203,7 @@ where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held' an
 returning w.task_id`
 
 // Extend begins the lease of held work anew. Work without a lease is returned as it is. [assign.LeaseLost]: the holder no
-// longer holds it, and somebody else may by now.
+// longer holds it, and somebody else may by now. [assign.NotFound]: it was never theirs.
 func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign.Work, error) {
 	var extended bool
 	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {

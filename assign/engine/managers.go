@@ -42,7 +42,7 @@ select count(*) from closed`
 )
 
 // Release returns the held work that it names: all of it or, if the set is not the token's any more, none
-// ([assign.ChangedSet]).
+// ([assign.ChangedSet]). A dry run closes nothing, and returns the token.
 func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (assign.Released, error) {
 	if what.User == "" && what.Task == "" {
 		return assign.Released{}, assign.RefuseField("user", "name the user or the task whose work to release, or both")
@@ -136,7 +136,7 @@ with redriven as (
 )
 select count(distinct item) from redriven`
 
-// Redrive puts back items that were never to return: the named ones, or, without names, those whose attempts were used up. It
+// Redrive puts back items that were never to return: the named ones, or, if items is nil, those whose attempts were used up. It
 // returns their number, and ignores named items that are not in that state.
 func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (n int64, err error) {
 	for i, item := range items {
@@ -270,6 +270,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, by string) (g
 }
 
 const (
+	// The assign lock: no round decides meanwhile. The run lock is not taken, so a pause does not wait for a query.
 	lockPaused = `select version, name, paused, deleted_at is not null from getwork.task_state where task_id = $1 for no key update`
 
 	insertPause = `

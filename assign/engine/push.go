@@ -40,8 +40,8 @@ with present as materialized (
 )
 select (select count(*) from inserted), exists (select from present)`
 
-// Push adds items to an inbox: all of them or, if any is wrong, none. It returns after the commit. Lingering requests get the
-// items at once.
+// Push adds items to an inbox: all of them or, if any is wrong, none ([assign.Invalid], which names every wrong field). It returns
+// after the commit. Lingering requests get the items at once. [assign.TooLarge]: there are more than [assign.MaxPush].
 func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, by assign.Who) (assign.Pushed, error) {
 	task, s, err := e.Records.Find(ctx, name, by)
 	if err != nil {

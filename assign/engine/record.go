@@ -29,7 +29,9 @@ func bodyOf(c assign.Click) string {
 
 // GetWork records a click and returns its request. The request is complete if the shelf or the inbox could answer it, or if it
 // ended as it was recorded (paused, in back-off). Otherwise it is pending; its result is pushed, or found by asking again. A holder who has a
-// pending request for the task gets that one.
+// pending request for the task gets that one. [assign.NotFound]: no such task is open to the user. [assign.KeyReused]: the key belongs to
+// another body. [assign.Unauthenticated]: the credential has ended. [assign.Busy], [assign.Unavailable]: ask again. If ctx ends, its
+// error is returned, and the click may still be recorded.
 func (e *Engine) GetWork(ctx context.Context, task string, c assign.Click) (assign.Request, error) {
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{}), gone: ctx.Done()}
 	if err := e.dispatch(task, k); err != nil {
@@ -52,7 +54,7 @@ type recorder struct{ *Engine }
 // recheckPatience is how long clicks wait for their task's recheck before they are recorded as waiting requests.
 const recheckPatience = 2 * time.Second
 
-// recordBatch records one batch, wakes its task, and answers its clicks.
+// recordBatch records one batch, wakes its task, and gives each click its answer or its error.
 func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) {
 	t, batch, err := c.admit(ctx, name, batch)
 	if len(batch) == 0 {
@@ -178,6 +180,8 @@ func (t clicksTask) refuses(k *click) error {
 	return k.Check(t.settings.MaxRequest)
 }
 
+// Without any lock, so the fourth column, whether the clicks may be served as they are recorded, is a guess. recordAndServe asks
+// again under the assign lock.
 const selectForClicks = `
 select s.task_id, v.version, v.max_request, (v.query is null or ` + records.ShelfLasts + `) and not s.paused
     and (v.recheck is null or coalesce(greatest(s.failed_until, s.retry_at) <= clock_timestamp(), true)), v.groups,

@@ -58,6 +58,10 @@ func withTrace(column []*string, row int, traceparent string) []*string {
 	return append(column, &recorded)
 }
 
+// It needs no assign lock, so the settings may be a moment old: requests of a task that is deleted meanwhile are cancelled later (see
+// endDeleted). If another transaction is inserting the same holder, the statement waits for its end. After a commit the row is
+// left out, and selectRecorded finds the other one.
+//
 // Sorted by holder, like every insert of a batch. "+ 0" and "limit" make PostgreSQL look each holder up by the index of
 // holders, since there may be few clicks and thousands of waiting requests.
 const insertRequests = `
@@ -123,7 +127,7 @@ func (c recorder) insertClicks(ctx context.Context, tx pgx.Tx, task int64, batch
 	return nil
 }
 
-// insertHolders inserts a request for each holder who has none, as the first of their clicks says.
+// insertHolders inserts a request for each holder who has none: what [standing] says for their clicks.
 func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHolder map[assign.Holder][]*click) error {
 	var users, instances []string
 	var wanted []int32
@@ -150,7 +154,8 @@ func (c recorder) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHo
 	return takeIDs(rows, byHolder)
 }
 
-// takeIDs gives the clicks the ids of their requests, and removes the holders from the map.
+// takeIDs gives the clicks the ids of their requests, and removes the holders from the map. Only a holder's first click counts as
+// inserted.
 func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var h assign.Holder

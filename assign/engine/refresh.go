@@ -87,7 +87,7 @@ func (e refresher) refreshIn(s *shelfScan) (in time.Duration, known bool) {
 // refresher starts runs ahead of need.
 type refresher struct{ *Engine }
 
-// refresh is when a node wakes a task whose shelf is about to end.
+// refresh is when a node wakes a task whose shelf is about to end. Engine.mu guards its fields.
 type refresh struct {
 	timer *time.Timer // nil: not set
 	at    time.Time   // when it fires

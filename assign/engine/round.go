@@ -36,7 +36,7 @@ type round struct {
 	last     func(*pg.Writes) bool      // adds what the transaction still writes, and reports whether that is all; nil: it is not
 
 	run       int64     // the run that it ends; 0: none
-	ahead     *prefetch // what was read together with the lock; nil once used
+	ahead     *prefetch // what was read together with the lock, for the clicks; nil: the round serves none
 	waiting   []waiter
 	over      []int64         // waiting requests that it cancels: what their users came in with is no good any more
 	alive     map[string]bool // credentials that had not ended when it asked, under the lock
@@ -114,7 +114,8 @@ order by id
 for update`
 )
 
-// openRound takes the assign locks of the task and of those that it conflicts with, and reads what they protect.
+// openRound takes the assign locks of the task and of those that it conflicts with, and reads what they protect. tx must be at
+// READ COMMITTED: at a higher level the round would see what there was before it waited for the lock, or fail.
 func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
 	return e.openRoundFor(ctx, tx, task, nil)
 }
@@ -136,6 +137,8 @@ func (e *Engine) openRoundFor(ctx context.Context, tx pgx.Tx, task int64, batch 
 	}
 }
 
+// lock takes the assign locks and reads the state, in one round trip. locked are the tasks whose locks it has. clicks: see
+// openRoundFor. Keys that an earlier turn has inserted are kept: a second insert would find them, and take them for another click's.
 func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err error) {
 	var batch pgx.Batch
 	batch.Queue(r.e.SQL(lockAssign), r.task)
@@ -228,7 +231,9 @@ var errMoved = pg.ErrMoved
 // locks.
 const attempts = 5
 
-// serve hands out what the supply has to the waiting requests.
+// serve reads the waiting requests, hands out to them what the supply has, and writes that. The caller commits, unless r.last
+// let COMMIT travel with the writes. If a constraint refuses the plan, serve goes back to the savepoint and plans again: that
+// keeps the locks and a run's result, without which the query would have to run again.
 func (r *round) serve(ctx context.Context, from supply) error {
 	var err error
 	for range attempts {

@@ -17,7 +17,8 @@ import (
 
 // A round writes work for the requests that got something, an answer for each request, and what the supply must remember.
 const (
-	// The lease begins at clock_timestamp(): now() has stood still since the lock.
+	// The unique indexes work_held_slot, work_held_holder and work_held_exclusive refuse what a plan must not do. The lease begins
+	// at clock_timestamp(): now() has stood still since the lock.
 	insertWork = `
 insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
   lease, lease_expires_at, warn_at)

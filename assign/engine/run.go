@@ -34,7 +34,7 @@ type runner struct{ *Engine }
 
 // beginRun writes the run row in a transaction of its own, so that others see it while the query runs. The holder of the run
 // lock knows that no other run of the task is alive, so it ends any run that is still marked as running. since is the highest id
-// of all work so far.
+// of all committed work, of any task; 0: there is none.
 func (rn runner) beginRun(ctx context.Context, t taskView) (id, since int64, err error) {
 	var lost int64
 	var waiting tracing.Waiting
@@ -70,7 +70,8 @@ func (e *Engine) starting() (begun func()) {
 }
 
 // run executes the query for the waiting requests and hands out its result, all under the run lock that tx holds. It commits,
-// or leaves tx to be rolled back. A nil error means that the task was moved on, so the caller must look again.
+// or leaves tx to be rolled back. A nil error means that the task was moved on, so the caller must look again. begun is called when
+// the run is recorded; see starting.
 func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) error {
 	id, since, err := rn.beginRun(ctx, t)
 	begun()
@@ -125,6 +126,7 @@ func (rn runner) ran(ctx context.Context, t taskView, run int64, end RunEnd, too
 // been some time behind.
 const rankedAt = `least(u.started_at, u.seen_until)`
 
+// No row means that somebody has called the run lost, so its result must not be used.
 const finishRun = `
 update getwork.run u
 set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg_snapshot, seen_until = $3,
@@ -138,7 +140,8 @@ func (r *round) stopped(t taskView) bool {
 	return s.Paused || s.deleted || s.Query != t.Query || s.Recheck != t.Recheck || s.MaxCandidates != t.MaxCandidates || s.Slots != t.Slots
 }
 
-// handOut is the run's own round.
+// handOut is the run's own round. What takes long comes first: the result is copied to the shelf, and only then the assign lock is
+// taken. Nothing of the result exists before the commit. errStopped: a manager stopped the run.
 func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, o *runResult) error {
 	run, found := o.run, o.Result
 	if t.FreshFor > 0 {

@@ -13,7 +13,8 @@ import (
 	"getwork/notify"
 )
 
-// commit announces the round, unless that is done, and commits it.
+// commit announces the round, unless that is done, and commits it. run is the run that the round ends; 0: none. If the connection
+// is lost during the commit, nobody knows whether the round counts: the serve loop reads it from the tables.
 func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 	if !r.announced {
 		if err := r.announce(ctx, run); err != nil {

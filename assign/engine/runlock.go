@@ -15,6 +15,8 @@ import (
 // locker takes the run lock of a task, and does what its holder is to do next.
 type locker struct{ *Engine }
 
+// tryLock takes a connection of the runs' pool, and tries the run lock. It reports whether it moved the task on, so that the caller
+// must look again. That another session has the lock is no error. The caller must have a run slot.
 func (l locker) tryLock(ctx context.Context, task int64) (moved bool, err error) {
 	begun := l.starting()
 	defer begun()
@@ -49,6 +51,8 @@ const beginLocking = `begin isolation level read committed read write; set local
 // column that changes can hide a free row.
 const runLock = `select pg_backend_pid() from getwork.task where id = $1 for no key update skip locked`
 
+// underLock tries the run lock in a transaction that has executed nothing before, and does what [plan.Next] says. The lock lasts
+// until the transaction ends. begun: see run.
 func (l locker) underLock(ctx context.Context, tx pgx.Tx, task int64, begun func()) (moved bool, err error) {
 	var backend int32
 	err = tx.QueryRow(ctx, l.SQL(runLock), task).Scan(&backend)

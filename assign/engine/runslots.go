@@ -23,7 +23,7 @@ import (
 // runSlots are a node's run slots. Engine.mu guards the fields, because a task's serve loop and its slot change together.
 type runSlots struct {
 	*Engine
-	passing sync.Mutex // one slot at a time is passed on, so that no two go to one task
+	passing sync.Mutex // one slot at a time is passed on, so that no two go to one task; locked before Engine.mu
 
 	free   int            // free slots
 	line   []*slotWaiter  // callers that wait for a slot
@@ -38,7 +38,8 @@ type slotWaiter struct {
 
 type serveLoopKey struct{}
 
-// takeFreeSlot takes a slot if one was handed to ctx's serve loop, or one is free.
+// takeFreeSlot takes a slot if one was handed to ctx's serve loop, or one is free. The caller gives it back by leaveSlot, and then
+// giveSlot or passSlotOn; a slot that is not given back is lost until the node restarts.
 func (s *runSlots) takeFreeSlot(ctx context.Context) bool {
 	l, _ := ctx.Value(serveLoopKey{}).(*serveLoop)
 	s.mu.Lock()

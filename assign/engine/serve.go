@@ -11,9 +11,9 @@ import (
 )
 
 // serveLoop is this node's work on one task. A task has one loop at a time, which goes round once more if it was woken
-// meanwhile.
+// meanwhile. Engine.mu guards its fields.
 type serveLoop struct {
-	again      bool
+	again      bool          // it was woken meanwhile
 	slotHanded bool          // a run slot was handed to it, and it has not used it yet
 	hasSlot    bool          // it has taken a run slot
 	lingering  bool          // something can be handed out again: serve lingering requests, too
@@ -58,7 +58,8 @@ func (e *Engine) wakeLocked(task int64, lingering bool) {
 	}
 }
 
-// runServeLoop serves the task until nothing is left that this node can do for it.
+// runServeLoop serves the task until nothing is left that this node can do for it. It reads l.again and removes the loop from e.loops
+// in one critical section: a Wake between the two would reach a loop that ends, and be lost.
 func (e *Engine) runServeLoop(ctx context.Context, task int64, l *serveLoop) {
 	for {
 		e.mu.Lock()
@@ -116,6 +117,8 @@ func (e *Engine) wakeTimed() {
 	}
 }
 
+// logServeError logs why a loop served nobody. After a run that nobody wanted any more it wakes the task again. If this node shuts
+// down, it tells the others.
 func (e *Engine) logServeError(ctx context.Context, task int64, err error) {
 	switch {
 	case errors.Is(err, errNobodyWaits), errors.Is(err, errStopped):
@@ -143,6 +146,7 @@ func (e *Engine) poke(task int64) {
 	}
 }
 
+// pokes returns the channel that poke sends to; nil, on which nothing is ever received, if this node does not serve the task.
 func (e *Engine) pokes(task int64) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

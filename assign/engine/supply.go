@@ -22,19 +22,22 @@ type offer struct {
 	elsewhere []string   // barred users who hold or completed it under a conflicting task
 }
 
-// supply is where a round's items come from.
+// supply is where a round's items come from. source, cut, usable, used and stale are what [plan.Supply] has under these names.
 type supply interface {
 	source() plan.Source
 	// take reads the best items that anybody could have now, at least n of them if there are that many. all: there are no
 	// others.
 	take(ctx context.Context, r *round, n int) (offers []offer, all bool, err error)
 	cut() bool
-	usable() bool                                           // whether there were any usable items, handed out or not
-	used() bool                                             // items of the shelf were handed out since its run
-	stale() bool                                            // the items are from a shelf that has expired
-	runID() *int64                                          // the run that ranked the items; nil: none
-	rankedAt() *time.Time                                   // what that run saw was committed before; nil: none did
-	settle(after settlement) (statement string, args []any) // the statement may return when the shelf should be renewed
+	usable() bool         // whether there were any usable items, handed out or not
+	used() bool           // items of the shelf were handed out since its run
+	stale() bool          // the items are from a shelf that has expired
+	runID() *int64        // the run that ranked the items; nil: none
+	rankedAt() *time.Time // what that run saw was committed before; nil: none did
+
+	// settle returns what the round's transaction writes to remember what it handed out. args begin with $2; $1 is the task. The
+	// statement may return shelfLife: when the shelf should be renewed.
+	settle(after settlement) (statement string, args []any)
 }
 
 // settlement is what a supply must remember of a round.

@@ -34,6 +34,7 @@ const inboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) el
 const (
 	// Items that have fallen due join the ready ones, best first, so that nothing better stays behind than this round hands
 	// out. They do not join all at once, so that the lock is held for milliseconds; the loop's next round takes the rest.
+	// An item that another transaction has locked is skipped, and left to a later round: clicks wait for the assign lock meanwhile.
 	fallDue = `
 with due as materialized (
   select i.id

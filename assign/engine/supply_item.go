@@ -23,10 +23,10 @@ import (
 type named struct {
 	cand      ranking.Candidate
 	source    plan.Source
-	run       *int64 // the run whose shelf it is on; nil: none
-	snapshot  *string
-	seenUntil *time.Time
-	held      bool // it is being reassigned, so it was handed out before
+	run       *int64     // the run whose shelf it is on; nil: none
+	snapshot  *string    // what the query that ranked it saw, see availabilityBase; nil: there is none
+	seenUntil *time.Time // the same, if the query ran on another database
+	held      bool       // it is being reassigned, so it was handed out before
 }
 
 const selectNamed = `
@@ -93,8 +93,9 @@ cross join lateral getwork.shelved(u.id, $2) c
 where s.task_id = $1 and ` + shelfFresh
 )
 
-// findNamed looks for the item, in the cheapest source first; nil: it does not match. If the item is on the shelf but the
-// recheck does not return it, the query is not asked, because no round would hand the item out either.
+// findNamed looks for the item, in the cheapest source first; nil: it does not match. If shelf is false, it leaves out the shelf. If
+// the item is on the shelf but the recheck does not return it, the query is not asked, because no round would hand the item out
+// either.
 func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, item string, shelf bool) (*named, error) {
 	if s.Inbox() {
 		n := named{source: plan.Inbox}

@@ -48,7 +48,7 @@ const (
 )
 
 // CreateTask adds a task. PostgreSQL parses its query and its recheck first, without running them: [assign.QueryRefused]
-// carries its error.
+// carries its error. [assign.Exists]: the name is taken.
 func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (assign.Task, error) {
 	if err := s.Check(); err != nil {
 		return assign.Task{}, err
@@ -119,7 +119,8 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 // UpdateTask changes the task of that name by change, if its version is still the given one ([assign.StaleVersion]
 // otherwise). It takes the assign lock, never the run lock, so a manager does not wait for a query. A changed query
 // or slots empties the shelf. If these, the recheck or max_candidates change, a run under way starts over. A changed recheck leaves the
-// shelf alone, and the next round asks it. Every change ends the back-off after a failed run. change may be called twice: again if the task was paused or resumed meanwhile.
+// shelf alone, and the next round asks it. Every change ends the back-off after a failed run. change may be called twice: again if the
+// task was paused or resumed meanwhile.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
 	return taskEditor{e}.update(ctx, name, version, by, 0, change)
 }

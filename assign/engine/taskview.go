@@ -96,6 +96,8 @@ func (r asideRow) Scan(into ...any) error {
 	return r.err
 }
 
+// readTaskView reads a task in one statement, and so from one snapshot. db is a pool, or aside in the run lock's transaction. A view
+// that was read without the lock is a hint: what it leads to reads again under its lock.
 func (e *Engine) readTaskView(ctx context.Context, db queryer, task int64) (taskView, error) {
 	p := taskView{task: task}
 	var next float64
@@ -123,9 +125,9 @@ type lockedState struct {
 	retries  int           // recent ones; older ones are forgotten
 	retrying time.Duration // time since the first of them
 
-	shelfRun    int64
-	shelfFrom   int64
-	shelfCut    bool
+	shelfRun    int64      // the run whose result is on the shelf; 0: none
+	shelfFrom   int64      // candidates of a lower rank are gone
+	shelfCut    bool       // the run found more than it could keep
 	shelfUsable int64      // rows of the shelf's run with a usable item
 	shelfTaken  bool       // some of them are held or put off, or were handed out since
 	shelfUsed   bool       // some of them were handed out since

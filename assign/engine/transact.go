@@ -60,8 +60,8 @@ func (e *Engine) transactAnnouncing(ctx context.Context, f func(pgx.Tx) ([]notif
 }
 
 // queueAnnouncement adds the round's one NOTIFY as the last statement, so that it is sent if and only if the transaction
-// commits. quick: only the clicks that started the round are answered, and they know already; of many such rounds the
-// announcer tells.
+// commits. quick: the round answers only the clicks that started it, whose callers learn the result without it. If such rounds
+// are frequent, the announcer announces them together.
 func (r *round) queueAnnouncement(wrote *pg.Writes, quick bool) {
 	r.announced = true
 	r.telling.End(false) // left from a plan that was given up
@@ -159,6 +159,8 @@ func differences(one, other *assign.Settings) (names []string) {
 	return names
 }
 
+// nameTaken returns the error of a transaction that wrote a task's name. A name that is taken is refused with [assign.Exists]. Only
+// the unique index decides that: two managers may take a name at the same moment, and neither sees the other's.
 func nameTaken(err error, name, doing string) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == "task_state_name" {

@@ -266,7 +266,8 @@ type taskHolder struct {
 	holder assign.Holder
 }
 
-// waitingHere returns the holders who wait on one of the tasks and follow on this node.
+// waitingHere returns the holders who wait on one of the tasks: those who follow on this node, and perhaps others, to whom nothing is
+// delivered.
 func (f *Feed) waitingHere(ctx context.Context, tasks []int64) (map[taskHolder]bool, error) {
 	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWaitingHolders), tasks, f.users(records.MaxBatch))
 	if err != nil {

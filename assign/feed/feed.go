@@ -39,20 +39,20 @@ type Feed struct {
 	Counts
 	config Config
 	limit  pg.LogLimiter
-	wake   chan struct{}
+	wake   chan struct{} // holds one value while there may be something to deliver
 	every  time.Duration // rereadEvery, except in tests
 
-	mu      sync.Mutex
+	mu      sync.Mutex // held while subscribers are called, so what they lock must never be held when the feed is called
 	holders map[assign.Holder][]*Subscription
 	topics  map[string]*topic // the tasks that somebody follows, by name
-	all     int
-	news    news
-	state   assign.NodeState // Lagging or Live; empty before the listener's first report
-	deaf    bool             // there is no listener: everything is read every few seconds
-	list    string           // stands for the list of tasks as it was last read; empty before
-	later   *time.Timer
-	due     time.Time       // when later wakes the reader
-	debts   map[string]debt // by node: it may have committed changes that it will not name
+	all     int               // subscriptions
+	news    news              // empty, with nil maps, when the loop has taken it
+	state   assign.NodeState  // Lagging or Live; empty before the listener's first report
+	deaf    bool              // there is no listener: everything is read every few seconds
+	list    string            // stands for the list of tasks as it was last read; empty before
+	later   *time.Timer       // wakes the reader for what was put off; nil: nothing was
+	due     time.Time         // when later wakes the reader
+	debts   map[string]debt   // by node: it may have committed changes that it will not name
 
 	// Only the loop uses these.
 	readTasks time.Time // when tasks were last read
@@ -81,7 +81,7 @@ func (f *Feed) Connected() { f.listening(assign.Live) }
 // Disconnected tells the feed that the listener has lost its connection.
 func (f *Feed) Disconnected() { f.listening(assign.Lagging) }
 
-// Deaf tells the feed that there is no listener, so it polls.
+// Deaf tells the feed that there is no listener, so that it reads all users again every two seconds.
 func (f *Feed) Deaf() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *Feed) listening(state assign.NodeState) {
 	}
 }
 
-// Broadcast delivers an event to all subscriptions.
+// Broadcast delivers an event to all live channels of the node, and to no held answer.
 func (f *Feed) Broadcast(e assign.Event) {
 	e = e.Shared()
 	f.mu.Lock()

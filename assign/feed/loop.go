@@ -13,7 +13,7 @@ import (
 
 const (
 	rereadEvery = 10 * time.Second // announcements may be lost, so followed tasks and the list of all tasks are read anyway
-	deafEvery   = 2 * time.Second
+	deafEvery   = 2 * time.Second  // how often all users are read again while nothing is heard, and debts are collected
 )
 
 // Run reads and delivers until ctx ends, and returns nil. While nobody follows, nothing wakes it.
@@ -112,7 +112,8 @@ func (f *Feed) listChanged(ctx context.Context) (changed bool, ids []int64, err 
 	return changed, ids, nil
 }
 
-// drainNews reads everything that was heard, and delivers it.
+// drainNews reads everything that was heard, and delivers it. If it fails, the rest of what it took is lost, so the caller must have
+// all users read again.
 func (f *Feed) drainNews(ctx context.Context) error {
 	f.mu.Lock()
 	n := f.news

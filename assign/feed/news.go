@@ -69,6 +69,7 @@ func (f *Feed) hear(change func(*news)) {
 	}
 }
 
+// change adds to the news without waking the reader; f.mu is held.
 func (f *Feed) change(change func(*news)) {
 	if f.news.rounds == nil {
 		f.news = newNews()

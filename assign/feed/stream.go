@@ -20,17 +20,17 @@ type Stream struct {
 
 	lagging bool // whether the node was lagging when the stream was opened
 
-	mu    sync.Mutex
+	mu    sync.Mutex // locked under the feed's lock, too, so the feed must not be called under it
 	queue []assign.Event
 	live  bool // the snapshot is in the queue; events that come before go behind it
-	slow  bool
+	slow  bool // more than streamLimit events would have waited; from then on nothing is queued
 }
 
 // streamLimit is the most events that wait for a connection.
 const streamLimit = 256
 
-// Open registers a connection; nothing is delivered before Start. ready is called when there is something to Take; it must
-// neither block nor call the stream.
+// Open registers a connection; nothing is delivered before Start. ready is called when there is something to Take, often under the
+// feed's lock; it must neither block nor call the stream. The caller must Close the stream.
 func (f *Feed) Open(who assign.Who, ready func()) *Stream {
 	s := &Stream{feed: f, holder: who.Holder, reads: who.MayReadQueries(), tasks: who.Tasks, ready: ready}
 	s.sub, _ = f.Subscribe(who.Holder, s.Put)
@@ -38,7 +38,8 @@ func (f *Feed) Open(who assign.Who, ready func()) *Stream {
 	return s
 }
 
-// Start puts hello and a snapshot before the events that have come since the stream was opened, and goes live.
+// Start puts hello and a snapshot before the events that have come since the stream was opened, and goes live. After an error
+// nothing is delivered.
 func (s *Stream) Start(ctx context.Context, role string) error {
 	p, err := s.feed.snapshots.Ask(ctx, s.holder)
 	if err != nil {

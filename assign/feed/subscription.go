@@ -25,8 +25,9 @@ type topic struct {
 	followers map[*Subscription]*assign.Event // the event that each got last; nil: none
 }
 
-// Subscribe delivers what concerns a holder, until the returned function is called. deliver must not block, nor keep the
-// slice that it is given. A caller that shows state should subscribe first and then read, so that it misses no change.
+// Subscribe delivers what concerns a holder, until the returned function is called. deliver is called under the feed's lock: it
+// must not block, call the feed or the subscription, or keep the slice that it is given. A caller that shows state should subscribe
+// first and then read, so that it misses no change.
 func (f *Feed) Subscribe(holder assign.Holder, deliver func(...assign.Event)) (*Subscription, func()) {
 	s := &Subscription{feed: f, holder: holder, deliver: deliver}
 	f.mu.Lock()

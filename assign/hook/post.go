@@ -22,7 +22,7 @@ const (
 	readMost   = 64 << 10         // of an answer's body, which is thrown away, so that the connection can be used again
 )
 
-// client posts to receivers.
+// client posts to receivers: plain to URLs with http, which may reach less (checkAddress), secure to all others.
 type client struct{ plain, secure *http.Client }
 
 func newClient(allow []netip.Prefix) client {
@@ -54,7 +54,7 @@ type result struct {
 	retryAfter time.Duration // the receiver asks to be left alone for so long
 }
 
-// post makes one attempt.
+// post makes one attempt. It needs no transaction and no connection of the database.
 func (c client) post(ctx context.Context, e event) result {
 	at := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(e.body))

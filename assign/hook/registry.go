@@ -38,7 +38,8 @@ insert into getwork.hook (task_id, url, events, secret, created_by) values ($1, 
 returning id, created_at`
 )
 
-// Create makes a hook. The secret is returned once, and shown by nothing else.
+// Create makes a hook of a task, or of all (n.Task nil), for some events, or all (n.Events nil). The secret is returned once, and
+// shown by nothing else. [assign.InUse]: there are too many.
 func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (w assign.Webhook, secret string, err error) {
 	if err := checkURL(g.Allow, n.URL); err != nil {
 		return w, "", err
@@ -117,6 +118,8 @@ func (g *Registry) switching(ctx context.Context, f func(tx pgx.Tx, wait time.Du
 	}
 }
 
+// switchTriggers switches the triggers of work on or off, as there are hooks now. The caller holds the lock of lockHooks. The lock
+// time-out holds for the rest of the transaction, the audit's lock included; switching tries again after either.
 func (g *Registry) switchTriggers(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf(`set local lock_timeout = %d`, wait.Milliseconds())); err != nil {
 		return err
@@ -157,11 +160,11 @@ func refusalOr(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Which says which hooks a list has.
+// Which says which hooks a list has; the zero value: none.
 type Which struct {
 	Tasks  []string // of these tasks; nil: of all
-	Global bool     // and those that are told of all tasks
-	Own    bool     // those of a task
+	Global bool     // those that are told of all tasks; ignored if Tasks is not nil
+	Own    bool     // those of one task
 }
 
 const listHooks = `
@@ -173,7 +176,7 @@ left join getwork.task_state s on s.task_id = h.task_id
 where case when h.task_id is null then $2 else $3 and ($1::text[] is null or s.name = any ($1) and s.deleted_at is null) end
 order by h.id`
 
-// List returns hooks, oldest first.
+// List returns hooks, oldest first. Counts of deliveries stop at 1000.
 func (g *Registry) List(ctx context.Context, which Which) ([]assign.Webhook, error) {
 	rows, err := g.DB.Query(ctx, g.sql(listHooks), which.Tasks, which.Global && which.Tasks == nil, which.Own)
 	if err != nil {
@@ -195,7 +198,8 @@ select s.name, h.task_id is null
 from getwork.hook h left join getwork.task_state s on s.task_id = h.task_id
 where h.id = $1`
 
-// change finds a hook, asks whether the caller may change it, and does so in one transaction.
+// change finds a hook, asks whether the caller may change it, and does so in one transaction. f may run more than once.
+// [assign.NotFound]: there is no such hook.
 func (g *Registry) change(ctx context.Context, id int64, act string, may May, f func(pgx.Tx, time.Duration) (detail map[string]any, err error)) error {
 	err := g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
 		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {

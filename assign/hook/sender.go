@@ -19,7 +19,7 @@ import (
 const (
 	perHook   = 8                // events of one hook that a node sends at once
 	atOnce    = 32               // hooks to which a node sends at once
-	lease     = 30 * time.Second // longer than postWithin and the result's write
+	lease     = 30 * time.Second // an attempt begins in its first half, and takes postWithin at most
 	giveUp    = 72 * time.Hour
 	pollEvery = time.Second
 	restEvery = 3 * time.Second // while there are no hooks
@@ -50,9 +50,9 @@ type Sender struct {
 	mu   sync.Mutex
 	busy map[int64]bool // hooks to which this node sends just now
 
-	// Counters of this node, and how long the oldest event of all nodes has waited.
+	// How many attempts of this node succeeded and failed, and how many events it gave up.
 	Delivered, Failed, Dead atomic.Int64
-	Oldest                  atomic.Int64 // nanoseconds
+	Oldest                  atomic.Int64 // how long the oldest waiting event, of any node, had waited when it was last read, in nanoseconds
 }
 
 // NewSender returns a sender that sends while its Run runs.
@@ -63,11 +63,11 @@ func NewSender(c Config) *Sender {
 // event is a claimed event.
 type event struct {
 	id, hook       int64
-	attempt        int
-	message        string
+	attempt        int    // of this claim; a result counts only while the row has the same number
+	message        string // a UUID
 	body           []byte
 	url            string
-	secret, former []byte
+	secret, former []byte // former: empty unless it still signs
 }
 
 func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
@@ -178,6 +178,8 @@ func (s *Sender) round(ctx context.Context, sending *sync.WaitGroup, freed chan<
 	return nil
 }
 
+// claim commits a claim on what is due, except for hooks to skip, and returns it by hook. If the node dies from here on, the lease ends
+// and another node sends the events.
 func (s *Sender) claim(ctx context.Context, skip []int64) (map[int64][]event, error) {
 	ctx, cancel := context.WithTimeout(ctx, lease/2)
 	defer cancel()
@@ -270,6 +272,7 @@ set failures = h.failures + 1,
 from failed where h.id = failed.hook_id`
 )
 
+// write counts how an attempt ended, and writes it, unless another attempt has begun meanwhile.
 func (s *Sender) write(ctx context.Context, e event, r result) error {
 	if r.failed == "" {
 		s.Delivered.Add(1)

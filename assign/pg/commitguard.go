@@ -20,7 +20,8 @@ type commitGuard struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// guardCommits is a pool's BeforeConnect function. It gets the configuration of the one connection to be made.
+// guardCommits is a pool's BeforeConnect function. It gets the configuration of the one connection to be made. The guard takes the
+// place of the connection's tracer, so a pool can have no other.
 func guardCommits(_ context.Context, config *pgx.ConnConfig) error {
 	guard := &commitGuard{dial: config.DialFunc}
 	config.DialFunc, config.Tracer = guard.dialUnlessCommitting, guard

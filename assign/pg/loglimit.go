@@ -24,7 +24,8 @@ type limited struct {
 }
 
 // About returns what to log about an error: the error itself, how many like it were withheld since the last one, and advice
-// for the operator. It returns nothing if such an error was logged a moment ago.
+// for the operator. It returns nil, and nothing is to be logged, if such an error was logged a moment ago. Errors other than those
+// of [Away] are never withheld.
 func (c *LogLimiter) About(err error) (facts []any) {
 	if !Away(err) {
 		return []any{"error", err}

@@ -10,7 +10,7 @@ import (
 
 // Router holds the connections for short statements: one pool for users' calls, another for the engine's own work, which is
 // serve loops, rounds, sweeps and announcements. However many calls wait for a lock or for a slow disk, waiting requests are
-// still served and their answers announced. A statement's context says which pool it uses.
+// still served and their answers announced. A statement's context says which pool it uses. If Own is nil, Calls serves both.
 type Router struct{ Calls, Own *pgxpool.Pool }
 
 type ownWork struct{}

@@ -15,10 +15,10 @@ import (
 // Pools are a node's connections, except for the listener's. Code that holds a connection of one pool never waits for another
 // of the same pool, or the node could deadlock with itself.
 type Pools struct {
-	API     *pgxpool.Pool
+	API     *pgxpool.Pool // users' calls
 	Own     *pgxpool.Pool // the engine's own work, which must not wait behind calls
 	Signals *pgxpool.Pool // NOTIFY and health checks, which touch no table and so wait for no lock
-	Runs    *pgxpool.Pool
+	Runs    *pgxpool.Pool // run locks, each for as long as its run; and users' SQL, unless there are Queries
 	Queries *pgxpool.Pool // nil: queries run on the lock's own connection
 }
 
@@ -39,7 +39,7 @@ const (
 	signalConnections = 2
 )
 
-// The pools of a node.
+// purpose is what a pool is for. The order counts: the pools before forRuns are for short statements.
 type purpose int
 
 const (
@@ -147,7 +147,8 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// readUTC is a pool's AfterConnect function. It has times read as UTC, as the API shows them. Otherwise they would be in the time zone of the node's machine.
+// readUTC is a pool's AfterConnect function. It has times read as UTC, as the API shows them. Otherwise they would be in the time zone of
+// the node's machine.
 func readUTC(_ context.Context, conn *pgx.Conn) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 	return nil

@@ -47,7 +47,7 @@ type Beginner interface {
 // Transact runs f in a transaction of db at READ COMMITTED, which begins in the round trip of f's first statement. If
 // PostgreSQL ends the transaction because of a deadlock, Transact begins again, up to ten times in all: managers who change
 // conflicting tasks while others move work can meet three in a row. So f may run more than once, and must not keep anything from
-// an earlier attempt.
+// an earlier attempt. If f returns an error, Transact rolls back, and returns it. f leaves the commit to Transact, or uses [SendLast].
 func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error) {
 	for range 10 {
 		var t *transaction

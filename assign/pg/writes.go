@@ -15,7 +15,7 @@ var ErrMoved = errors.New("a row is not as it was read")
 // AnyNumber accepts any number of rows.
 const AnyNumber = -1
 
-// Writes is a batch of statements with the number of rows that each must touch.
+// Writes is a batch of statements with the number of rows that each must touch. It is sent once. The zero value is ready for use.
 type Writes struct {
 	batch  pgx.Batch
 	expect []expected
@@ -30,7 +30,7 @@ type expected struct {
 // Len returns the number of statements.
 func (w *Writes) Len() int { return w.batch.Len() }
 
-// Queue adds a statement that returns nothing.
+// Queue adds a statement that returns nothing. rows is how many it must touch, or [AnyNumber].
 func (w *Writes) Queue(rows int, statement string, args ...any) {
 	w.Read(rows, nil, statement, args...)
 }

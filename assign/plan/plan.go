@@ -37,7 +37,7 @@ func (r Rules) allow(q Request) bool {
 
 // Item is an item that can be handed out, perhaps not to everybody.
 type Item struct {
-	Slots     int      // how many holders it may have, at least 1
+	Slots     int      // how many holders it may have; 0: nobody may have it now, because the task's recheck has not returned it
 	Taken     []int    // the numbers of the held places; after Slots was lowered there may be more than Slots, and higher ones
 	Holders   []Holder // the holders of those places; no holder has an item twice
 	Barred    []string // users who may not have it, because they had it elsewhere (four eyes) or returned it to others
@@ -104,17 +104,17 @@ type Grant struct {
 
 // Answer is what one request gets.
 type Answer struct {
-	Request int64
+	Request int64 // its id
 	Outcome Outcome
 	Reason  Reason
-	Grants  []Grant
+	Grants  []Grant // of Assigned and Partial: best first
 }
 
 // Plan is one answer for each request, in the order of their ids.
 type Plan struct {
 	Answers []Answer
 	Spent   bool // the shelf ends: a request waits for a run, and none may overtake it
-	Short   bool // the plan is void: read more items and plan again
+	Short   bool // the plan is void, and has no answers: read more items and plan again
 }
 
 // Assign serves the requests in the order given, which must be that of their ids, each with the best items that it

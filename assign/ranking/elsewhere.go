@@ -163,8 +163,8 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 	}
 }
 
-// Stream reads the ranked rows, and asks the primary which of their items are blocked, until it has one more than
-// max_candidates or no rows are left. The counts cover the rows that were read. It returns with the query ended; if there were
+// Stream reads the ranked rows in tx, on the query database, and asks the primary which of their items are blocked, until it has one
+// more than max_candidates or no rows are left. The counts cover the rows that were read. It returns with the query ended; if there were
 // more rows or an error, the transaction can only go back to a savepoint.
 func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	found := Result{SeenUntil: new(time.Time), Seen: newKeySet()}

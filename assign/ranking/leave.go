@@ -44,7 +44,8 @@ func markSpoilt(conn *pgx.Conn, err error) {
 	}
 }
 
-// GiveUpSpoilt closes a connection that was marked as spoilt. Its pool opens another.
+// GiveUpSpoilt closes a connection that was marked as spoilt. Its pool opens another. The transaction must have ended: on the run
+// lock's connection it may still write the run's end.
 func GiveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
 	if conn.PgConn().CustomData()[spoilt] != nil {
 		_ = conn.Close(ctx)

@@ -12,8 +12,8 @@ import (
 
 // Matching is what a recheck said of the candidates that it was asked about.
 type Matching struct {
-	By    assign.Query // the recheck that was asked; empty: the task has none
-	Items map[string]bool
+	By    assign.Query    // the recheck that was asked; empty: the task has none
+	Items map[string]bool // by key, whether the item still matches; those that were not asked about are missing
 }
 
 // RecheckAtOnce is the most candidates that one execution of a recheck is asked about.

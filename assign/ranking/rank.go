@@ -15,11 +15,11 @@ import (
 
 // Candidate is one row of a ranking query that can be handed out.
 type Candidate struct {
-	Rank      int64
-	Item      string
-	Slots     int
-	Exclusive *string
-	Details   string // JSON
+	Rank      int64   // its row in the query's result, from 1
+	Item      string  // its key
+	Slots     int     // how many holders it may have at a time
+	Exclusive *string // its group, of which one member is held at a time; nil: none
+	Details   string  // JSON
 
 	full bool // all its places were taken when the query read it, or its group was busy
 }

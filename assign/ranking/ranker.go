@@ -18,10 +18,10 @@ import (
 type Config struct {
 	DB      pg.Router           // for getwork's own statements
 	Records *records.Records    // the tasks' settings
-	Runs    *pgxpool.Pool       // connections of runs
+	Runs    *pgxpool.Pool       // connections of runs, one for each run slot
 	Queries *pgxpool.Pool       // where ranking queries run; nil: on the run lock's own connection
 	SQL     func(string) string // puts the schema's name into a statement
-	Watch   *pg.ClientWatch
+	Watch   *pg.ClientWatch     // makes the server notice, during a query, that its node has died
 
 	MaxDetails int64 // bytes of details of one run's result; 0: 256 MiB
 
@@ -33,7 +33,8 @@ type Config struct {
 	// not exist yet has no name. nil: nobody asks.
 	Previewing func(ctx context.Context, task string, s *assign.Settings) error
 
-	// WithSlot calls f with one of the node's run slots, and waits for it at most as long as wait; 0: not at all.
+	// WithSlot calls f with one of the node's run slots, and waits for it at most as long as wait; 0: not at all. Without a slot it
+	// does not call f, and refuses with [assign.Busy], or with [assign.Unavailable] while the node shuts down.
 	WithSlot func(ctx context.Context, wait time.Duration, f func(context.Context) error) error
 }
 
@@ -50,8 +51,8 @@ func New(c Config) *Ranker {
 func (q *Ranker) Elsewhere() bool { return q.Queries != nil }
 
 // Rank executes a task's query for its run, and asks the recheck about the best results. lock is the transaction that holds
-// the run lock. [ErrQuery] is the query's own fault, its time-out included. After any other error the query is to be tried
-// again.
+// the run lock; the caller also holds a run slot. [ErrQuery] is the query's own fault, its time-out included; lock is then still
+// open, so that the failure is recorded in it. After any other error the query is to be tried again.
 func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	if q.Queries != nil {
 		return q.rankThere(ctx, lock, task, s)

@@ -93,7 +93,8 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			r.differ = returnsPlaces(r.rows.FieldDescriptions())
 		}
 		found.Given++
-		row := r.rows.RawValues() // in text format, since no other was asked for
+		// item, slots, exclusive, details, blocked, full_now, snapshot; in text format, since no other was asked for
+		row := r.rows.RawValues()
 		item, exclusive, details := row[0], row[2], row[3]
 		slots, err := strconv.Atoi(string(row[1]))
 		if err != nil {

@@ -68,7 +68,7 @@ func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign
 
 // queryRecheck executes a recheck in a transaction that was prepared for user SQL. Its errors are PostgreSQL's own.
 func queryRecheck(ctx context.Context, tx pgx.Tx, recheck assign.Query, items []string) (map[string]bool, error) {
-	// One statement by the extended protocol, as in readRanked. tx.Query would leave the type of $1 to PostgreSQL.
+	// One statement by the extended protocol, as in begin. tx.Query would leave the type of $1 to PostgreSQL.
 	keys, err := tx.Conn().TypeMap().Encode(pgtype.TextArrayOID, pgtype.TextFormatCode, items, nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode the items: %w", err)

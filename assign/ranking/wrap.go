@@ -86,7 +86,8 @@ func (q *Ranker) Wrapped(query assign.Query, task int64, slots int) string {
 
 // enterQuery returns the settings that prepare a transaction for user SQL: read only, a time limit, and the query role's
 // rights. They prevent accidents. A malicious query can leave the role, but can't exceed the login's rights. Rolling back to
-// a savepoint before them undoes all of them.
+// a savepoint before them undoes all of them. lock_timeout is off, because the run lock's transaction has one for getwork's own
+// locks; a query may wait for a lock as long as its time-out allows.
 func (q *Ranker) enterQuery(timeout assign.Duration) string {
 	s := "set local transaction_read_only = on; set local lock_timeout = 0; " + limitStatements(timeout)
 	if q.QueryRole != "" {

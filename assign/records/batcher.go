@@ -19,11 +19,14 @@ const readFor = 10 * time.Second
 // node has died, they cost a few dozen reads, and none of them keeps a goroutine's deep stack. The zero value with Read set
 // is ready for use.
 type Batcher[In, Out any] struct {
-	Read func(ctx context.Context, asked []In) ([]Out, error) // one answer for each question, of at most MaxBatch
+	// Read returns one answer for each of at most MaxBatch questions, in their order. One goroutine at a time calls it, with a
+	// context of the engine's own work. If the database can't store the text of a question, Read is called again with each half
+	// of them.
+	Read func(ctx context.Context, asked []In) ([]Out, error)
 
 	mu    sync.Mutex
 	queue []*question[In, Out]
-	busy  bool
+	busy  bool // a goroutine reads, and will find what is put in the queue
 }
 
 type question[In, Out any] struct {
@@ -34,7 +37,7 @@ type question[In, Out any] struct {
 }
 
 // Ask waits for the answer, or until ctx ends. The read itself goes on for at most ten seconds, because others may wait for
-// it.
+// it. Callers may share what the answer points to, so they must not change it.
 func (b *Batcher[In, Out]) Ask(ctx context.Context, in In) (out Out, err error) {
 	q := &question[In, Out]{in: in, done: make(chan struct{})}
 	b.mu.Lock()

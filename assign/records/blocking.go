@@ -4,8 +4,9 @@ package records
 // It stands after "from", and a condition on its task and item makes it a look-up in two indexes: one of held work, and one,
 // work_put_off, in which such work is one range, and whose expression stands here. Other closed work is in neither, so the length
 // of an item's history does not matter. The order is that of work_held_slot: as long as a table has no statistics, work_holder, which
-// also has task and item, but last, seems as good, and all that is held would be read for each item. Both look-ups are in one statement, because work that is closed between two of them
-// could be seen by neither. The sub-query reads the time once, and after the statement has fixed what it sees.
+// also has task and item, but last, seems as good, and all that is held would be read for each item. Both look-ups are in one
+// statement, because work that is closed between two of them could be seen by neither. The sub-query reads the time once, and after
+// the statement has fixed what it sees.
 const Binding = `(
   (select * from getwork.work where state = 'held' order by task_id, item, slot)
   union all

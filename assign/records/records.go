@@ -7,13 +7,14 @@ import (
 	"getwork/assign/pg"
 )
 
-// Records reads what the tables say.
+// Records reads what the tables say. The context of a call chooses the pool ([pg.AsOwn]); without that mark it is the pool of
+// users' calls.
 type Records struct {
 	db  pg.Router
 	sql func(string) string
 
-	searches chan struct{} // takes one for each search for a value
-	patience time.Duration // with it
+	searches chan struct{} // holds one value for each search for a value that is under way
+	patience time.Duration // how long such a search may take
 
 	lists Batcher[struct{}, []assign.Task]
 }

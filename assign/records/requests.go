@@ -51,8 +51,8 @@ from getwork.work_requested r join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
 
-// Requests reads requests by id, in the order of their ids, each with its work or its estimated wait. It reads by index only:
-// it neither starts the heavy query nor waits for it.
+// Requests reads requests by id, in the order of their ids, each with its work or its estimated wait. Ids that no request has
+// are left out. It reads by index only: it neither starts the heavy query nor waits for it.
 func (rs *Records) Requests(ctx context.Context, ids []int64) ([]assign.Request, error) {
 	rows, err := rs.db.Query(ctx, rs.sql(selectRequests), ids)
 	if err != nil {
@@ -78,7 +78,7 @@ order by w.request_id, w.rank, w.id`
 
 // Fill adds to each request its work or its estimated wait, and calls complete for each in turn as soon as it has everything.
 // The requests are in the order of their ids. Fill costs one exchange with the database, however many requests there are, and
-// none if no request has work or waits.
+// none if no request has work or waits. An error may come after complete was called for some.
 func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete func(*assign.Request)) error {
 	var batch pgx.Batch
 	waits := outlooksOf(requests)
@@ -161,7 +161,7 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 	return nil
 }
 
-// Request reads one request. For everybody but its holder it is not found, unless a manager asks.
+// Request reads one request. Everybody but its holder is refused with [assign.NotFound], unless a manager asks.
 func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asManager bool) (assign.Request, error) {
 	found, err := rs.Requests(ctx, []int64{id})
 	if err != nil {
@@ -173,7 +173,8 @@ func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asMa
 	return found[0], nil
 }
 
-// selectPending reads the oldest requests of each task by their index, and returns the oldest of all those.
+// selectPending reads the oldest requests of each task by their index, and returns the oldest of all those. "between" is as in
+// selectOutlook.
 const selectPending = `
 select ` + RequestColumns + `
 from getwork.task_state s

@@ -31,7 +31,8 @@ where u.task_id = $1 and u.id < $2
 order by u.id desc
 limit $3`
 
-// Runs reads a task's runs, newest first, starting before the given id (0: with the newest).
+// Runs reads a task's runs, newest first, starting before the given id (0: with the newest). A name that no task has is refused
+// with [assign.NotFound].
 func (rs *Records) Runs(ctx context.Context, name string, before int64, limit int) ([]assign.Run, error) {
 	t, err := rs.Task(ctx, name)
 	if err != nil {

@@ -40,7 +40,7 @@ const onShelf = `case when v.query is null then
 const ShelfLasts = `coalesce(s.fresh_until + case when s.fresh_until = s.expires_at then v.stale_for else interval '0' end
     > clock_timestamp(), false)`
 
-// SomeTasks reads the tasks with that name or those ids; nil: all.
+// SomeTasks reads the tasks with that name or those ids; nil: all. Deleted tasks, and names and ids that no task has, are left out.
 func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
 	rows, err := rs.db.Query(ctx, rs.sql(selectTasks), name, ids)
 	if err != nil {
@@ -58,8 +58,8 @@ func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]
 	return tasks, nil
 }
 
-// Tasks reads all tasks, ordered by position, those without one last and by name. All pages ask at about the same time when the list has changed, so callers share
-// one result and must not change it.
+// Tasks reads all tasks, ordered by position, those without one last and by name. All pages ask at about the same time when the
+// list has changed, so callers share one result and must not change it.
 func (rs *Records) Tasks(ctx context.Context) ([]assign.Task, error) {
 	return rs.lists.Ask(ctx, struct{}{})
 }

@@ -20,7 +20,8 @@ order by v.version desc
 limit $3`
 
 // Versions reads a task's versions, newest first, starting before the given one (0: with the newest). Each has the name that
-// the task had then. Other tasks that it refers to have their present names.
+// the task had then. Other tasks that it refers to have their present names. A name that no task has is refused with
+// [assign.NotFound].
 func (rs *Records) Versions(ctx context.Context, task string, before int64, limit int) ([]assign.Version, error) {
 	t, err := rs.Task(ctx, task)
 	if err != nil {

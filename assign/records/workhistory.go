@@ -16,7 +16,8 @@ import (
 
 // WorkHistory reads work, newest first. A name that no task has is refused with [assign.NotFound], an unknown state with
 // [assign.Invalid]. However long the history is, the work of an item, a user or a task is found by an index; further
-// conditions filter what that index returns.
+// conditions filter what that index returns. A search for a value is refused with [assign.Busy] while two others are under way on
+// this node, and with [assign.Invalid] if it takes longer than ten seconds.
 func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
 	if err := f.Check(); err != nil {
 		return nil, err

@@ -42,6 +42,8 @@ func (a account) key() string { return "a:" + a.iss + "\x00" + a.sub }
 // noEnd is how long a proxy's word holds if nothing else is known: it is asked again with each call.
 const noEnd = 100 * 365 * 24 * time.Hour
 
+// selectAccounts returns a row for each account that is asked about, known or not, in the order of the questions, as a
+// records.Batcher needs it. The last column says whether seen_at is old enough to be written anew.
 const selectAccounts = `
 select a.n, p.id is not null, coalesce(p.id, 0), coalesce(p.name, ''), coalesce(p.role, ''), coalesce(p.admin, false), coalesce(p.groups, '{}'),
   coalesce(p.blocked_at is not null, false), coalesce(p.changed::text, ''), coalesce(p.rebound, 0), coalesce(p.seen_at < clock_timestamp() - interval '1 hour', true)
@@ -69,7 +71,9 @@ func (g *Registry) readAccounts(ctx context.Context, accounts []account) ([]foun
 	})
 }
 
-// known returns what is known of an account, as it was read within the last second.
+// known returns what is known of an account, as it was read within the last second. A name that can't be stored is refused
+// ([assign.Forbidden]). No pace bounds these look-ups, as it does those of sessions and tokens: a proxy or an issuer has vouched for
+// the account, so strangers can't make up names.
 func (g *Registry) known(ctx context.Context, a account) (f found, err error) {
 	if err := a.check(); err != nil {
 		return f, err
@@ -173,6 +177,7 @@ func (g *Registry) refusedEntry(ctx context.Context, name string, known bool, er
 const alternates = "10 seconds"
 
 const (
+	// lockTold locks nothing: lockOrMake has locked or inserted the row in the same transaction.
 	lockTold = `
 select changed::text, rebound, unsettled, coalesce(former = jsonb_build_array($2::text, $3::boolean, $4::text[]) and told_at > clock_timestamp() - interval '` + alternates + `', false)
 from getwork.principal
@@ -187,6 +192,8 @@ set role = nullif($2, ''), admin = $3, groups = $4, seen_at = clock_timestamp(),
 where id = $1
 returning changed::text`
 
+	// Every node executes this at each look, so it skips rows that another node settles or tell changes just now. It is one
+	// statement outside a transaction; the next selectChanged of every node finds what it changed.
 	settleTold = `
 update getwork.principal
 set unsettled = false, changed = pg_current_xact_id()

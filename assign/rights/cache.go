@@ -22,6 +22,7 @@ type cache struct {
 	known      map[string]struct{} // credentials that existed once: they are looked up however many unknown ones come
 }
 
+// get returns what was read of a credential at most keptFor ago.
 func (c *cache) get(key string) (f found, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,6 +36,7 @@ func (c *cache) get(key string) (f found, ok bool) {
 	return f, true
 }
 
+// put keeps what was read, also that a credential does not exist. f.at must be a time before the read began.
 func (c *cache) put(key string, f found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,13 +64,15 @@ func (c *cache) turn() {
 	}
 }
 
-// clear forgets everything: something has ended or changed.
+// clear forgets everything, because something has ended or changed. A read that is under way may still put what it saw before the
+// change; that is believed for a second after the read began, and no longer.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now, c.older = map[string]found{}, nil
 }
 
+// existed reports whether this node has read that a credential exists, even if that is long ago.
 func (c *cache) existed(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

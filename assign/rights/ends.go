@@ -27,6 +27,11 @@ func (g *Registry) change(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act
 
 // changeTelling is change for an f that also changes requests, of which others must hear. Without an act these are cancelled
 // and announced all the same, but no rights have changed.
+//
+// Every transaction of this kind locks in the same order: the actor's principal, what f locks, the requests that wait under
+// ended credentials by their ids, and audit_head last. An f that changes requests in more than one step first locks all of them
+// (Config.Lock). An f that is refused leaves nothing behind. After any other error the cache is cleared, too, because the transaction
+// may have committed.
 func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, changes []notify.Change, err error)) error {
 	idle := false
 	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error {
@@ -60,7 +65,8 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 
 // The principal's row is locked against a block or a rebind that commits meanwhile: an administrator who is blocked could otherwise let
 // themselves in again by a call that began before. The lock is that of writers, because an act may go on to lock the same row so, as that
-// of somebody who makes themselves a token does: with a shared lock two such acts at once would be a deadlock.
+// of somebody who makes themselves a token does: with a shared lock two such acts at once would be a deadlock. The session or token is not
+// locked: an act that commits beside its end counts as done before it.
 const selectActor = `
 select p.blocked_at is not null or c.ended
 from (
@@ -81,7 +87,8 @@ func entering(ctx context.Context) context.Context {
 	return audit.WithActor(ctx, audit.Actor{Address: audit.ActorOf(ctx).Address})
 }
 
-// mayStillAct refuses an act by a credential that has ended since the call began.
+// mayStillAct refuses ([assign.Unauthenticated]) an act by a credential that has ended, or whose principal was blocked, since the call
+// began. What a node keeps of a credential may be a second old, so without this somebody who was just shut out could still change rights.
 func (g *Registry) mayStillAct(ctx context.Context, tx pgx.Tx) error {
 	by := audit.ActorOf(ctx).Credential
 	if by == "" { // such as a program that writes to the database itself
@@ -144,7 +151,8 @@ select k.kind || id || case when rebound > 0 then '.' || rebound else '' end
 from getwork.principal cross join (values ('j:'), ('p:')) k (kind)
 where id = $1`
 
-// credentialsOf returns all live credentials of a principal.
+// credentialsOf returns the credentials of a principal that nobody has ended: sessions and tokens, also those that have ended by
+// time, since requests may wait under them; and those by JWT and proxy, which have no row.
 func (g *Registry) credentialsOf(ctx context.Context, tx pgx.Tx, principal int64) ([]string, error) {
 	rows, err := tx.Query(ctx, g.SQL(selectCredentials), principal)
 	if err != nil {
@@ -165,7 +173,8 @@ with sessions as (
 )
 select * from sessions union all select * from tokens`
 
-// endAll ends all sessions and tokens of a principal.
+// endAll ends all sessions and tokens of a principal, for the reason by, and returns their credentials. What waits under those is left
+// to the caller.
 func (g *Registry) endAll(ctx context.Context, tx pgx.Tx, principal int64, by string) ([]string, error) {
 	rows, err := tx.Query(ctx, g.SQL(endEverything), principal, by)
 	if err != nil {

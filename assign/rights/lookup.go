@@ -14,11 +14,11 @@ import (
 
 // Why a credential is no good, for the log and the metrics. A stranger is told no more than that it is not valid.
 const (
-	WhyUnknown  = "unknown"
-	WhyWrong    = "wrong"
-	WhyEnded    = "ended"
-	WhyExpired  = "expired"
-	WhyIdle     = "idle"
+	WhyUnknown  = "unknown" // there is no such credential, or it has the wrong form
+	WhyWrong    = "wrong"   // its id exists, and has another secret
+	WhyEnded    = "ended"   // somebody ended it, or the session that it depends on
+	WhyExpired  = "expired" // it has reached its end
+	WhyIdle     = "idle"    // nobody has used the session for too long
 	WhyBlocked  = "blocked"
 	WhyOwner    = "owner"    // the owner of a personal token has not logged in for long
 	WhyRole     = "role"     // the owner's role has nothing in common with the token's
@@ -60,9 +60,9 @@ func reject(why, user string) *Rejection {
 type found struct {
 	Rights
 	exists bool
-	hash   []byte
-	why    string
-	at     time.Time // when it was read
+	hash   []byte    // of the secret; nil: an account, which has none
+	why    string    // why it gives no rights, one of the constants above; empty: it gives some
+	at     time.Time // before it was read, by the node's clock
 }
 
 // The rights of a personal token are its role and its owner's; those of a service its role and the service's; those of a
@@ -89,7 +89,8 @@ left join getwork.principal p on p.id = t.principal
 left join getwork.session s on s.id = t.parent
 order by a.n`
 
-// Token returns the rights of a token. A [Rejection] says why it gives none.
+// Token returns the rights of a token. A [Rejection] says why it gives none; another error means that the database could not be
+// asked.
 func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
 	id, ok := tokenID(token)
 	if !ok {
@@ -102,7 +103,7 @@ func (g *Registry) Token(ctx context.Context, token string) (Rights, error) {
 	return g.judged(f, Hash(token))
 }
 
-// Session returns the rights of a session, by its cookie's value.
+// Session returns the rights of a session, by its cookie's value. Its errors are those of Token.
 func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
 	id := string(Hash(cookie))
 	f, err := g.look(ctx, "s:"+id, func() (found, error) { return g.sessions.Ask(ctx, id) })
@@ -112,7 +113,8 @@ func (g *Registry) Session(ctx context.Context, cookie string) (Rights, error) {
 	return g.judged(f, []byte(id))
 }
 
-// look returns what was read of a credential within the last second, or reads it.
+// look returns what was read of a credential within the last second, or reads it. A credential that this node has not seen exist may
+// be refused unread, with WhyOverload; see pace.
 func (g *Registry) look(ctx context.Context, key string, ask func() (found, error)) (f found, err error) {
 	if f, ok := g.cache.get(key); ok {
 		return f, nil
@@ -174,6 +176,7 @@ func (g *Registry) readTokens(ctx context.Context, ids []string) ([]found, error
 			&f.EndsAt, &idle, &auth, &left, &f.why, &f.unused, &f.parent)
 		f.Credential, f.Role = ByToken(id), own.Both(owner)
 		f.IdleAt, f.AuthAt, f.Left = orZero(idle), orZero(auth), time.Duration(left*float64(time.Second))
+		// A session with the admin bit alone has no role, and nor has its terminal's token.
 		if f.why == "" && f.Role == "" && (own != "" || !f.Admin) {
 			f.why = WhyRole
 		}

@@ -21,8 +21,11 @@ import (
 const overKept = 2 * time.Minute
 
 const (
+	// Two keys with one hash only wait for each other. The lock ends with the transaction.
 	lockOver = `select pg_advisory_xact_lock(hashtextextended($1, 0))`
 
+	// until is the time of the message plus overKept, and selectOver asks with the time of the ID token plus overKept: it finds a
+	// message that is no older than the ID token. Both times are by the provider's clock.
 	insertOver = `
 insert into getwork.once (what, until) values ($1, $2)
 on conflict (what) do update set until = greatest(once.until, excluded.until)`

@@ -41,6 +41,7 @@ type principal struct {
 }
 
 const (
+	// No key update: the key never changes, so sessions and tokens that refer to the row can be inserted meanwhile.
 	lockPrincipal = `
 select id, name, kind, coalesce(role, ''), admin, groups, blocked_at is not null
 from getwork.principal
@@ -52,13 +53,14 @@ insert into getwork.principal (name, name_key, iss, sub, kind, role, admin, grou
 values ($1, $2, $3, $4, $5, nullif($6, ''), $7, $8)
 returning id`
 
+	// A log-in that changes no rights leaves changed as it is, or every node would read all credentials of the user again.
 	seePrincipal = `
 update getwork.principal
 set seen_at = clock_timestamp(), role = nullif($2, ''), admin = $3, groups = $4, changed = case when $5 then pg_current_xact_id() else changed end
 where id = $1`
 )
 
-// errBlocked is for the log: the person is told the same.
+// errBlocked returns the rejection of a blocked user. The name is for the log; the user is told only that they are blocked.
 func errBlocked(name string) error { return reject(WhyBlocked, name) }
 
 func errNameTaken(name string) error {
@@ -66,7 +68,10 @@ func errNameTaken(name string) error {
 }
 
 // lockOrMake locks the row of somebody, and makes it if they come for the first time. The name that they have then stays
-// theirs for ever, whatever their provider calls them later.
+// theirs for ever, whatever their provider calls them later. It refuses a name that somebody else has ([assign.NameTaken]), and one
+// that CheckName refuses ([assign.Forbidden]). A blocked principal is returned like any other.
+//
+// tx must be at READ COMMITTED: after a conflict the row that was in the way is read again, and a fixed snapshot would not show it.
 func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind string) (p principal, err error) {
 	for taken := false; ; taken = true {
 		err = tx.QueryRow(ctx, g.SQL(lockPrincipal), e.Iss, e.Sub).Scan(&p.id, &p.name, &p.kind, &p.role, &p.admin, &p.groups, &p.blocked)
@@ -104,8 +109,8 @@ func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind stri
 	}
 }
 
-// Enter records that somebody came in, in the caller's transaction, and returns their rights without a credential. A blocked
-// principal is refused.
+// enter records that somebody came in, in the caller's transaction, and returns their rights without a credential. changed: these
+// differ from their former ones. A blocked principal is refused.
 func (g *Registry) enter(ctx context.Context, tx pgx.Tx, e Entry) (p principal, changed bool, err error) {
 	if p, err = g.lockOrMake(ctx, tx, e, "person"); err != nil {
 		return p, false, err
@@ -140,10 +145,10 @@ type Which struct {
 	After  string // only those whose names come later
 	Name   string // only this one
 	Search string // only those whose names contain it, in capitals or not
-	Limit  int
+	Limit  int    // how many at most; 0 lists none
 }
 
-// Users lists principals by name.
+// Users lists principals by name. Nobody to list is no error.
 func (g *Registry) Users(ctx context.Context, which Which) ([]User, error) {
 	rows, err := g.DB.Query(ctx, g.SQL(selectUsers), which.After, which.Name, nameKey(which.Search), which.Limit)
 	if err != nil {
@@ -166,7 +171,8 @@ set blocked_at = case when $2 then coalesce(blocked_at, clock_timestamp()) end, 
 where name = $1 and (blocked_at is not null) <> $2
 returning id`
 
-// Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile.
+// Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile. What waits for them is
+// cancelled. To block them again changes nothing. [assign.NotFound]: no user has the name.
 func (g *Registry) Block(ctx context.Context, name string, blocked bool) (User, error) {
 	act := audit.Act{Act: "user.block", Object: name}
 	if !blocked {

@@ -18,9 +18,9 @@ const refreshEvery = 10 * time.Minute
 
 // Claim is a session about which this node, and no other, asks the provider now.
 type Claim struct {
-	ID        []byte
-	PublicID  string
-	Sub       string
+	ID        []byte        // the key of the row, with which Sealed was sealed
+	PublicID  string        // the id for logs
+	Sub       string        // of the account; the provider must mean the same
 	Sealed    []byte        // the refresh token
 	Age       time.Duration // since the provider last confirmed the session
 	until     time.Time     // stands for the claim
@@ -28,8 +28,9 @@ type Claim struct {
 }
 
 // Two nodes that asked at once would each use the refresh token, and the provider would end the session for it. The claim is
-// committed before the provider is asked, so no connection is held meanwhile. As an array the inner query is executed once; as a list
-// to look into it might be executed again for each session, and claim more than it should.
+// committed before the provider is asked, so no connection is held meanwhile. It skips a row that another node is claiming: after the
+// wait that row would be claimed. If the node dies, the claim runs out, and another node asks. As an array the inner query is executed
+// once; as a list to look into it might be executed again for each session, and claim more than it should.
 const claimRefresh = `
 update getwork.session s
 set refreshing_until = clock_timestamp() + interval '10 seconds'
@@ -43,7 +44,8 @@ where p.id = s.principal and s.id = any(array(
   for update skip locked))
 returning s.id, s.public_id, p.sub, s.refresh, (extract(epoch from clock_timestamp() - s.refreshed_at) * 1000000)::bigint, s.refreshing_until, s.principal`
 
-// ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes.
+// ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes. A claim lasts ten
+// seconds; within that time the caller asks the provider, and then calls Refreshed, Unrefreshed, or what ends the session.
 func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err error) {
 	credentials := w.uses.lately(refreshEvery)
 	w.mu.Lock()
@@ -102,7 +104,8 @@ set refresh = coalesce($3, refresh), refreshing_until = clock_timestamp() + inte
 where id = $1 and refreshing_until = $2 and ended_at is null`
 )
 
-// Refreshed stores what the provider said of a claimed session.
+// Refreshed stores what the provider said of a claimed session: the new refresh token (nil: the old one stays), and the rights, which
+// the user's principal gets, too. If the claim was lost or the session has ended, it stores nothing and returns nil.
 func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entry) error {
 	return g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
 		groups := append([]string{}, e.Groups...)
@@ -124,7 +127,7 @@ func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entr
 	})
 }
 
-// Unrefreshed records that the provider did not answer about a claimed session.
+// Unrefreshed records that the provider did not answer about a claimed session. sealed is a new refresh token; nil: the old one stays.
 func (g *Registry) Unrefreshed(ctx context.Context, c Claim, sealed []byte) error {
 	if _, err := g.DB.Exec(ctx, g.SQL(postponeRefresh), c.ID, c.until, sealed); err != nil {
 		return fmt.Errorf("put a refresh off: %w", err)

@@ -35,6 +35,8 @@ func ByJWT(principal int64, rebound int) Credential { return ofPrincipal("j:", p
 // ByProxy returns the same for a principal whom a proxy names.
 func ByProxy(principal int64, rebound int) Credential { return ofPrincipal("p:", principal, rebound) }
 
+// ofPrincipal returns j:ID or p:ID, followed by .REBOUND unless that is 0. selectCredentials, selectChanged and the database's function
+// ended_among write or read the same form.
 func ofPrincipal(kind string, principal int64, rebound int) Credential {
 	c := kind + strconv.FormatInt(principal, 10)
 	if rebound > 0 {
@@ -64,8 +66,8 @@ type Rights struct {
 	Scopes     []string // nil: all that the role may
 	Tasks      []string // nil: all tasks
 
-	Left   time.Duration // until it ends by itself, by the database's clock
-	EndsAt time.Time     // the same as a time
+	Left   time.Duration // until it ends by itself or is idle for too long, by the database's clock
+	EndsAt time.Time     // when it ends whatever its user does; zero: not known, of a proxy
 	IdleAt time.Time     // when a session ends unless its user does something first; zero: it does not
 	AuthAt time.Time     // when they last proved who they are; zero: not known
 	Parent []byte        // the session itself, or that of a token for a terminal
@@ -88,14 +90,17 @@ func (r *Rights) same(o *Rights) bool {
 type Config struct {
 	Node    string
 	DB      pg.Router
-	SQL     func(string) string
-	Channel string // of NOTIFY
-	Audit   *audit.Writer
+	SQL     func(string) string // puts the schema's name into a statement; nil: the schema is getwork
+	Channel string              // of NOTIFY
+	Audit   *audit.Writer       // nil: nothing is audited
 	Log     *slog.Logger
 
 	TokenMax    time.Duration // the longest life of a token; default 8784 h
 	OwnerWithin time.Duration // a personal token works only if its owner logged in so lately; default 720 h
 	Idle        time.Duration // how long a session lives without activity; default 30 m
+
+	// The functions below are the engine's. A program without an engine leaves them nil: its changes are committed and announced, and
+	// every node then does what Cancel and Regroup would have done (CancelEnded).
 
 	// Lock locks the pending requests of these credentials, in the order of their ids. A transaction that calls more than one of the
 	// following calls Lock first: each of them locks in that order by itself, but not one after the other.
@@ -123,7 +128,7 @@ type Registry struct {
 	watch    *Watch // nil until there is one
 }
 
-// lookSoon makes the watch of this node look now.
+// lookSoon makes the watch of this node look now. It never waits; several calls may cause one look.
 func (g *Registry) lookSoon() {
 	if g.watch == nil {
 		return

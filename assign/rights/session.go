@@ -19,10 +19,10 @@ import (
 // LogIn is a log-in that the identity provider has confirmed.
 type LogIn struct {
 	Entry
-	SID      string    // what the provider calls its session; empty: it does not say
-	AuthAt   time.Time // when it saw them prove who they are; zero: it does not say
-	IssuedAt time.Time // when it issued the ID token, by its clock; zero: it can't have ended the log-in since
-	Max      time.Duration
+	SID      string        // what the provider calls its session; empty: it does not say
+	AuthAt   time.Time     // when it saw them prove who they are; zero: it does not say
+	IssuedAt time.Time     // when it issued the ID token, by its clock; zero: it can't have ended the log-in since
+	Max      time.Duration // the longest life of the session
 	Address  netip.Addr
 	Agent    string // the browser
 	Former   string // the cookie that the browser showed; its session ends
@@ -74,6 +74,9 @@ type Begun struct {
 
 // Begin makes a session, and ends the browser's former one. Otherwise somebody could plant a session of their own in another
 // user's browser. Requests that the same user has waiting move to the new session.
+//
+// It refuses somebody who is blocked or whose name can't be used ([assign.Forbidden]), whose name somebody else has
+// ([assign.NameTaken]), or whom the provider has logged out meanwhile ([assign.LogInFailed]).
 func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error) {
 	ctx = entering(ctx)
 	act := audit.Act{Act: "log-in", Object: in.Name, Detail: map[string]any{"iss": in.Iss, "role": in.Role, "admin": in.Admin}}
@@ -221,7 +224,7 @@ select t.*, '', null, null from tokens t`
 type Ended struct {
 	User string
 	ID   []byte // of the session; the sealed hint was sealed with it
-	Hint []byte
+	Hint []byte // sealed, as LogIn.Seal returned it; nil: there is none
 }
 
 // End ends sessions, and the terminals' tokens that depend on them. It returns those that it ended; ending one again ends
@@ -288,7 +291,7 @@ where s.ended_at is null and least(s.ends_at, s.idle_at) > clock_timestamp()
 order by s.created_at desc, s.public_id
 limit 1000`
 
-// Sessions lists the live sessions of a user; empty: of all.
+// Sessions lists the live sessions of a user (empty: of all), newest first, a thousand at most.
 func (g *Registry) Sessions(ctx context.Context, user string) ([]ShownSession, error) {
 	rows, err := g.DB.Query(ctx, g.SQL(selectShownSessions), user)
 	if err != nil {

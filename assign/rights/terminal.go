@@ -65,8 +65,10 @@ from getwork.session s join getwork.principal p on p.id = s.principal
 left join getwork.token t on t.parent = s.id and t.ended_at is null and t.expires_at > clock_timestamp()
 where s.id = $1`
 
+	// Approvals of one session wait for each other, or two could count the same number of terminals and exceed maxTerminals.
 	lockSession = `select true from getwork.session where id = $1 for no key update`
 
+	// If a code is redeemed twice at once, the second update waits for the first, and then finds another hash.
 	redeemCode = `
 update getwork.token t
 set hash = $3, expires_at = s.ends_at, changed = pg_current_xact_id()
@@ -76,7 +78,8 @@ where t.id = $1 and t.hash = $2 and t.kind = 'cli' and t.ended_at is null and t.
 returning p.name, 's:' || s.public_id, t.label, coalesce(s.role, ''), s.admin, s.ends_at`
 )
 
-// ApproveTerminal returns a code with which the terminal that made the challenge gets a token of this session.
+// ApproveTerminal returns a code with which the terminal that made the challenge gets a token of this session, within a minute. It
+// refuses a session that has ended ([Rejection]) or has too many terminals ([assign.InUse]).
 func (g *Registry) ApproveTerminal(ctx context.Context, session *Rights, challenge, label string) (code string, err error) {
 	if err := CheckTerminal(challenge, label); err != nil {
 		return "", err

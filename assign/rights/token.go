@@ -33,10 +33,10 @@ type ShownToken = assign.Token
 type NewToken struct {
 	Label   string
 	Scopes  []string
-	Tasks   []string // nil: all
-	Expires time.Duration
-	Role    assign.Role // of a personal token: its owner's
-	Admin   bool        // only of tokens made on the database
+	Tasks   []string      // nil: all
+	Expires time.Duration // its life; 0: 90 days, or as long as it may be if that is less
+	Role    assign.Role   // of a personal token: its owner's
+	Admin   bool          // only of tokens made on the database
 
 	Service string   // the name of the service that it is for; empty: it is personal
 	Groups  []string // of a new service; one that is there already must have the same. nil: whichever it has, or none
@@ -109,7 +109,9 @@ where id = $1
 for no key update`
 )
 
-// CreateToken makes a personal token of n.By, or a service's. The token itself is returned once, and kept nowhere.
+// CreateToken makes a personal token of n.By, or a service's. The token itself is returned once, and kept nowhere. Besides wrong
+// fields it refuses a blocked owner ([assign.Forbidden]; [assign.InUse] for a service), an owner with too many tokens
+// ([assign.InUse]), a service's name that somebody has ([assign.NameTaken]), and a service that has other rights ([assign.Exists]).
 func (g *Registry) CreateToken(ctx context.Context, n NewToken) (token string, made ShownToken, err error) {
 	if err := n.check(g.TokenMax); err != nil {
 		return "", made, err
@@ -146,7 +148,8 @@ func (g *Registry) CreateToken(ctx context.Context, n NewToken) (token string, m
 	return token, found[0], nil
 }
 
-// ownerOf locks the principal whom a new token is for.
+// ownerOf locks the principal whom a new token is for, and makes that of a new service. The lock lasts until the token is inserted, so
+// that two calls can't both count the last token that is allowed.
 func (g *Registry) ownerOf(ctx context.Context, tx pgx.Tx, n NewToken) (kind string, p principal, err error) {
 	if n.Service == "" {
 		err = tx.QueryRow(ctx, g.SQL(lockPrincipalByID), n.By).Scan(&p.id, &p.name, &p.kind, &p.role, &p.admin, &p.groups, &p.blocked)
@@ -199,7 +202,8 @@ where ($1 = '' or p.name = $1 or m.name = $1 and t.kind = 'service') and ($2 = '
 order by t.created_at, t.id
 limit 1000`
 
-// Tokens lists the live tokens of a user (empty: of all), and of the services that they made them for; or the one of that id.
+// Tokens lists the live tokens of a user (empty: of all), and of the services that they made them for, oldest first, a thousand at
+// most; or the one of that id, which may have ended.
 func (g *Registry) Tokens(ctx context.Context, user, id string) ([]ShownToken, error) {
 	rows, err := g.DB.Query(ctx, g.SQL(selectShownTokens), user, id)
 	if err != nil {
@@ -219,7 +223,7 @@ where t.id = $1 and t.ended_at is null and ($3 = 0 or t.principal = $3 or t.made
 returning 't:' || t.id`
 
 // EndToken ends a token: one of that principal, or made by them; 0 for an administrator, who may end any. Ending it again
-// changes nothing.
+// changes nothing. [assign.NotFound]: there is none, or it is somebody else's.
 func (g *Registry) EndToken(ctx context.Context, id string, by string, of int64) error {
 	return g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		var credential string

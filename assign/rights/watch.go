@@ -70,8 +70,9 @@ func (w *Watch) Heard() {
 	w.lookSoon()
 }
 
-// Follow calls end, once, when the rights end or change. The caller must not change r, and must call release. until bounds the
-// rights further; zero: not.
+// Follow calls end, at most once, when the rights end or change. The caller must not change r, and must call release. until bounds the
+// rights further; zero: not. The watch's one loop calls end, so end must return at once: meanwhile nobody else's rights are looked at.
+// It may still be under way when release returns.
 func (w *Watch) Follow(r *Rights, until time.Duration, end func(End)) (release func()) {
 	left := r.Left
 	if until > 0 {
@@ -141,7 +142,10 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 // selectChanged reads the credentials whose rows were changed by transactions that the previous look could not see. A session
-// stands for the tokens of its terminals, too, and the row of a principal for all of its credentials.
+// stands for the tokens of its terminals, too, and the row of a principal for all of its credentials, those of its last rebind included.
+//
+// The snapshot that it returns is the one that it reads by, so nothing falls between two looks: a transaction that is still under way
+// is not visible in it, and a later look finds it, however low its id is. The comparison with xmin is for the index on changed.
 const selectChanged = `
 with now as materialized (select pg_current_snapshot() as snapshot, getwork.cluster() as cluster),
 changed as (
@@ -163,7 +167,8 @@ changed as (
 select n.snapshot::text, n.cluster, array(select distinct credential from changed) from now n`
 
 // look asks what has changed since the previous look, reads those credentials again that something here depends on, and ends
-// what they no longer allow.
+// what they no longer allow. Only a look that has done all of this remembers its snapshot; after an error the next look finds the same
+// changes again.
 func (w *Watch) look(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err
@@ -255,7 +260,7 @@ func (w *Watch) judge(ctx context.Context, credentials []Credential) error {
 	return nil
 }
 
-// endIf ends the live channels of a credential for which why returns an end.
+// endIf ends the live channels of a credential for which why returns an end. w.mu is held while why runs, and not while channels end.
 func (w *Watch) endIf(c Credential, why func(*Live) End) {
 	w.mu.Lock()
 	ends := map[*Live]End{}

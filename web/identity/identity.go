@@ -33,7 +33,8 @@ type Config struct {
 // count.
 var devHeaders = []string{"X-Getwork-User", "X-Getwork-Role", "X-Getwork-Groups"}
 
-// Identify returns the function that identifies a request's caller.
+// Identify returns the function that identifies a request's caller. Where a path needs no caller, one with a bad credential is nobody
+// (nil), as one without any is.
 func (c Config) Identify() web.Identify {
 	return func(r *http.Request) (*web.Caller, error) {
 		caller, err := c.identify(r)
@@ -84,7 +85,8 @@ func (c Config) identify(r *http.Request) (*web.Caller, error) {
 	}, nil
 }
 
-// credential takes the request's one credential.
+// credential takes the request's one credential: the Authorization header; or else what the proxy says, if there is one; or else the
+// session's cookie. got is nil if there is none.
 func (c Config) credential(r *http.Request) (by string, got *rights.Rights, err error) {
 	if sent := r.Header.Values("Authorization"); len(sent) > 0 {
 		if len(sent) > 1 {

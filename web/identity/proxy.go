@@ -41,9 +41,11 @@ const (
 	whyGroups = "groups" // its groups can't be used
 )
 
+// vouchedKey is the context's key for why the proxy is not believed; empty: it is.
 type vouchedKey struct{}
 
-// Handler takes the proxy's secret off each request before anything else sees it, and notes whether it was right.
+// Handler takes the proxy's secret off each request before anything else sees it, and notes whether it was right. It must stand around
+// all other handlers: what has not passed it is not believed.
 func (p *Proxy) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown := r.Header.Values(SecretHeader)
@@ -112,7 +114,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// Named returns the rights of the user whom a request's proxy names.
+// Named returns the rights of the user whom a request's proxy names. A [rights.Rejection] says why there are none; a request that could
+// name two users is refused ([assign.Invalid]).
 func (p *Proxy) Named(r *http.Request) (*rights.Rights, error) {
 	if why, noted := r.Context().Value(vouchedKey{}).(string); !noted || why != "" {
 		return nil, refused(why, assign.Unauthenticated, "this server is reached through its proxy, which says who you are: go there, or send a token, Authorization: Bearer gw_…")

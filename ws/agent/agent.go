@@ -3,10 +3,11 @@
 //
 // An [Agent] has at most one waiting request, for as many items as it has free places. The request lingers, so an idle
 // agent costs next to nothing: the node pushes the answer over the WebSocket. The agent asks, too, once a minute in case the
-// WebSocket is dead, and as often as the node says while it is down; or twice in a lease if that is more often. The agent works only under a lease that is still its own:
-// it renews the lease before the work starts, and again after each third of it. If the lease is lost, or no node answered
-// until its end, the agent cancels the handler's context and reports nothing about the work, because another holder may
-// have it.
+// WebSocket is dead, and as often as the node says while it is down; or twice in a lease if that is more often.
+//
+// The agent works only under a lease that is still its own: it renews the lease before the work starts, and again after each third
+// of it. If the lease is lost, or no node answered until its end, the agent cancels the handler's context and reports nothing about
+// the work, because another holder may have it.
 //
 // The handler's error decides what becomes of the item:
 //

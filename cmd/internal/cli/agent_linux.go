@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// groupAttributes returns attributes that put a program into a process group of its own. With them the kernel kills the program when the thread that
-// started it ends. So the program dies with the agent, even before the warden knows of it.
+// groupAttributes returns attributes that put a program into a process group of its own. With them the kernel kills the program when
+// the thread that started it ends. So the program dies with the agent, even before the warden knows of it.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -193,7 +193,7 @@ func some(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:shown], ", "), len(list)-shown)
 }
 
-// severe is an error above a limit's multiple, and a warning above the limit; the state is cleared below it.
+// severe returns Error above the limit failure, and Warning above the limit warning; false: the value is above neither.
 func severe[T cmp.Ordered](value, warning, failure T) (State, bool) {
 	switch {
 	case value > failure:

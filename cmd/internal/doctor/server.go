@@ -14,7 +14,7 @@ import (
 	"getwork/schema"
 )
 
-// The versions of PostgreSQL that getwork needs.
+// oldest is the first server_version_num that getwork works with.
 const oldest = 140000
 
 func lookAtVersion(ctx context.Context, x *examination) ([]Finding, error) {

@@ -151,8 +151,8 @@ func authorities(flag, file string) (*x509.CertPool, error) {
 }
 
 // config returns how the node speaks TLS. A client may show a certificate, which one of these authorities must have signed;
-// nil: nobody is asked for one. People and programs that call with a token show none. The node offers no HTTP/2: the live channel needs HTTP/1.1, and a client that resets
-// streams faster than they can be served has no way in. A proxy in front may speak it.
+// nil: nobody is asked for one. People and programs that call with a token show none. The node offers no HTTP/2: the live channel needs
+// HTTP/1.1, and a client that resets streams faster than they can be served has no way in. A proxy in front may speak it.
 func (c *certificate) config(clientCAs *x509.CertPool) *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -84,6 +84,8 @@ func nodeID() string {
 	return "n" + hex.EncodeToString(b)
 }
 
+// newNode returns a node that is ready to run. Poolers, the schema and the rights of logins are looked at first, over connections of
+// their own, before the pools are opened.
 func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	name, err := schema.ParseName(c.Schema)
 	if err != nil {
@@ -182,6 +184,7 @@ func (n *node) directURL() string {
 	return n.config.DatabaseURL
 }
 
+// migrate brings the schema up, or checks it, over a direct connection, and lets the query role read the view blocked.
 func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -202,7 +205,7 @@ func (n *node) migrate(ctx context.Context, name schema.Name) error {
 	return nil
 }
 
-// serveHTTP returns the server with all handlers.
+// serveHTTP makes the servers with all handlers. Nobody is answered before run.
 func (n *node) serveHTTP() {
 	n.hub = ws.NewHub(ws.Config{
 		Open: func(who assign.Who, ready func()) ws.Stream { return n.feed.Open(who, ready) },

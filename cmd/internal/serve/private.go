@@ -39,7 +39,8 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "getwork", "private")
 }
 
-// startPostgres starts a private server and sets --database-url to its URL.
+// startPostgres starts a private server, sets --database-url to its URL, and --query-role unless that is given. ended is closed when the
+// server has ended. The caller must call stop, unless there is an error.
 func (c *Command) startPostgres(ctx context.Context) (ended <-chan struct{}, stop func(), err error) {
 	if c.DataDir == "" {
 		c.DataDir = defaultDataDir()
@@ -77,7 +78,8 @@ do $$ begin
   end if;
 end $$`
 
-// MakeQueryRole creates the role getwork_query if it is missing. The role may read the schema public and nothing else.
+// MakeQueryRole creates the role getwork_query if it is missing. The role may read the schema public and nothing else. url is a
+// superuser's, on a server that has the login getwork.
 func MakeQueryRole(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -103,6 +103,8 @@ func sameLogin(one, other string) bool {
 	return err == nil && err2 == nil && a.User == b.User && a.Database == b.Database
 }
 
+// lookAtLogin asks one question about the login of a URL. It returns an error for each right that the login must not have, or if that
+// can't be found out; under --auth dev it logs a warning instead.
 func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args ...any) error {
 	dangers, err := n.dangers(ctx, url, question, args...)
 	if err != nil {
@@ -127,6 +129,7 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 	return errors.Join(errs...)
 }
 
+// dangers returns the rows of a question, over a connection of its own that prepares no statements.
 func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]Danger, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

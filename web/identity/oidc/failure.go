@@ -14,7 +14,7 @@ import (
 // Failure is why a log-in, a refresh or a token was refused. It is an [assign.Refusal] to whoever shows it; the reason and the
 // cause are for the log. None of its texts has a claim, a token or a text of the provider.
 type Failure struct {
-	Refusal *assign.Refusal // LogInFailed (400), Forbidden (403), Unauthenticated (401) or Unavailable (503)
+	Refusal *assign.Refusal // LogInFailed, Forbidden, Unauthenticated or Unavailable; of a log-out message also Invalid or TooLarge
 	Reason  string          // one of a fixed set of codes
 	Code    string          // the provider's own error code, if it sent one
 	Cause   error           // fit for the log; nil: the reason says all

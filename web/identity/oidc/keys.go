@@ -139,8 +139,8 @@ func (k *keySet) begin(own bool) {
 	}
 }
 
-// fetch fetches the keys, and lets those go on who wait for it. It goes on when its caller goes away, since others wait, but not
-// past the caller's deadline.
+// fetch fetches the keys, and lets those go on who wait for it. The caller has called begin, and does not hold k.mu. It goes on when its
+// caller goes away, since others wait, but not past the caller's deadline.
 func (k *keySet) fetch(ctx context.Context) {
 	k.fetches.Add(1)
 	stays := context.WithoutCancel(ctx)
@@ -160,7 +160,8 @@ func (k *keySet) fetch(ctx context.Context) {
 	k.reading = nil
 }
 
-// refresh fetches the keys, unless that was done within the last minute.
+// refresh fetches the keys, unless that was done within the last minute and succeeded. It returns errKeysAway if they could not be read
+// the last time.
 func (k *keySet) refresh(ctx context.Context) error {
 	k.mu.Lock()
 	since := k.now().Sub(k.asked)

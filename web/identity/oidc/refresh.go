@@ -19,9 +19,9 @@ type Renewal struct {
 
 // Refresh asks the provider whether a session goes on, with what Seal returned for the session's row, and for whom it must be.
 // It holds nothing and writes nothing. It goes on when ctx is cancelled, though not past its deadline: a node that ended in the
-// middle would lose the token that the provider has just given. Only one node may do so for a session at a time, because a provider that changes the
-// token at each use ends the session when an old one comes again. For the same reason Sealed is to be stored whatever the
-// error is.
+// middle would lose the token that the provider has just given. Only one node may do so for a session at a time, because a provider
+// that changes the token at each use ends the session when an old one comes again. For the same reason Sealed is to be stored
+// whatever the error is.
 //
 // If the error is a [Failure] whose Ends is true, the session is over: the provider said no, or means somebody else, or gives
 // no role any more. After every other error the provider is to be asked again.

@@ -29,7 +29,7 @@ func ParseSecrets(file []byte) ([]string, error) {
 
 // sealer seals under keys that follow from the client's secret, so that every node opens what another has sealed, and nobody
 // does who has only the database.
-type sealer struct{ secrets []string }
+type sealer struct{ secrets []string } // the first seals, all open
 
 var errSealed = errors.New("it was sealed under another secret, or changed since")
 

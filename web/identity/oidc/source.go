@@ -55,8 +55,8 @@ type Source struct {
 	client    *http.Client
 	transport *transport
 	keys      *keySet
-	found     atomic.Pointer[metadata]
-	complaint atomic.Pointer[string] // the last one that was logged
+	found     atomic.Pointer[metadata] // nil: discovery has not succeeded yet
+	complaint atomic.Pointer[string]   // the last one that was logged
 }
 
 // metadata is what discovery says, after it was checked.

@@ -7,8 +7,8 @@ import (
 	"getwork/cmd/internal/torture/history"
 )
 
-// judgeTags: one ETag stands for one answer. An answer that nothing has changed (304) is judged as if the last answer
-// had been sent once more.
+// judgeTags: one ETag stands for one answer. An answer that nothing has changed (304) gets the body of the first answer with that
+// ETag, and is judged like any other from then on, so this comes before the bodies are sorted by what they are about.
 func (t *trial) judgeTags() {
 	first := map[string]int{}
 	for _, i := range t.calls {

@@ -24,7 +24,7 @@ type trial struct {
 	works    map[int64]*work
 	items    map[itemKey]*item
 	sockets  map[int64]*socket
-	calls    []int // entries that are calls
+	calls    []int // entries that are calls, in the order in which they began
 	faults   []*history.Fault
 	clock    clock
 
