@@ -167,7 +167,7 @@ func (b *Browser) Eval(expression string) string {
 	b.T.Helper()
 	v, err := Run(b, chromedp.Evaluate[string](expression))
 	if err != nil {
-		b.T.Fatalf("%s: %v", expression, err)
+		b.T.Fatalf("%.500s: %v", expression, err) // it may be a library
 	}
 	return v
 }
