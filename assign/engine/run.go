@@ -194,6 +194,15 @@ update getwork.run
 set state = 'cancelled', finished_at = coalesce(finished_at, clock_timestamp()), error = $2
 where id = $1 and state in ('running', 'lost')`
 
+	// The same for a run that has failed. $3: its node has released the run lock itself. If the lock was lost with its connection, others
+	// rightly call the run lost.
+	failGivenUp = `
+update getwork.run u
+set state = 'failed', finished_at = coalesce(u.finished_at, clock_timestamp()), error = $2
+from (select id, state from getwork.run where id = $1 and (state = 'running' or $3 and state = 'lost') for no key update) was
+where u.id = was.id
+returning was.state = 'lost'`
+
 	// 1 s, doubling to 60 s. A shelf whose refresh has failed is not handed out after it has expired.
 	backOff = `
 update getwork.task_state

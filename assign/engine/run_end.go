@@ -127,7 +127,7 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 // that goes on for too long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the
 // run ended; lost: another node had declared it dead.
 func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64, cause error) (end RunEnd, err error) {
-	_ = lock.Rollback(ctx) // releases the run lock; if it fails, the connection is gone, and the lock with it
+	released := lock.Rollback(ctx) == nil // or the connection is gone, and the run lock with it
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
 	var r *round
 	over := []notify.Change{{Task: t.task, Runs: []int64{run}}}
@@ -142,13 +142,16 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 			}
 			return over, nil
 		}
-		tag, err := tx.Exec(ctx, rn.SQL(failRun), run, cause.Error())
-		if err != nil {
-			return nil, fmt.Errorf("give up the run: %w", err)
-		}
-		if end = RunFailed; tag.RowsAffected() == 0 {
+		var next bool // another run has begun meanwhile
+		err = tx.QueryRow(ctx, rn.SQL(failGivenUp), run, cause.Error(), released).Scan(&next)
+		switch end = RunFailed; {
+		case errors.Is(err, pgx.ErrNoRows):
 			end = RunLost // another node serves the task
 			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("give up the run: %w", err)
+		case next:
+			return over, nil // there is nothing to delay
 		}
 		return over, r.retry(ctx, t.QueryTimeout, run, cause)
 	})

@@ -249,46 +249,55 @@ func TestRunIsGivenUp(t *testing.T) {
 // has died. Its own node knows better.
 func TestGivenUpRunIsNotLost(t *testing.T) {
 	t.Parallel()
-	url := schematest.URL(t)
-	n, other := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	execute(t, db, `create table nap (seconds float8)`)
-	execute(t, db, `insert into nap values (600)`)
-	task := newTask(t, n, "task", `select 1 as item from pg_sleep((select seconds from nap))`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
-	r := n.click(t, "task", "ann", 1)
-	await(t, "the query sleeps", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 1
-	})
-	first := query[int64](t, db, `select id from getwork.run`)
-	if query[string](t, db, `select node from getwork.run`) == other.Node { // either may run it
-		other = n
-	}
-	execute(t, db, `update nap set seconds = 0`)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), `select from getwork.task_state where task_id = $1 for update`, task.ID); err != nil { // the assign lock
-		t.Fatal(err)
-	}
-	execute(t, db, `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where id = $1`, r.ID)
-	await(t, "the first run's node waits for the assign lock to record that it gave it up", func() bool { return schematest.LockWaits(t, db) == 1 })
-	bob := other.click(t, "task", "bob", 1)
-	await(t, "the next run calls the first one lost", func() bool {
-		return query[string](t, db, `select state from getwork.run where id = $1`, first) == "lost"
-	})
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if bob = other.endedRequest(t, bob.ID); fmt.Sprint(items(bob)) != "[1]" {
-		t.Errorf("bob got %v", items(bob))
-	}
-	await(t, "the first run is cancelled", func() bool {
-		return query[string](t, db, `select concat(state, ': ', error) from getwork.run where id = $1`, first) == "cancelled: nobody waits any more"
-	})
-	if query[bool](t, db, `select bool_or(a.finished_at > b.started_at) from getwork.run a, getwork.run b where a.id < b.id`) {
-		t.Error("the two runs seem to have been under way at once")
+	for want, giveUp := range map[string]string{
+		"cancelled: nobody waits any more": `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp()`,
+		"failed: run the query: FATAL":     `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			o := nodeOptions{queries: url}
+			n, other := startNode(t, url, o), startNode(t, url, o)
+			db := pool(t, url)
+			execute(t, db, `create table nap (seconds float8)`)
+			execute(t, db, `insert into nap values (600)`)
+			task := newTask(t, n, "task", `select i as item from pg_sleep((select seconds from nap)), generate_series(1, 2) i`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
+			n.click(t, "task", "ann", 1)
+			await(t, "the query sleeps", func() bool {
+				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 1
+			})
+			first := query[int64](t, db, `select id from getwork.run`)
+			if query[string](t, db, `select node from getwork.run`) == other.Node { // either may run it
+				other = n
+			}
+			execute(t, db, `update nap set seconds = 0`)
+			tx, err := db.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), `select from getwork.task_state where task_id = $1 for update`, task.ID); err != nil { // the assign lock
+				t.Fatal(err)
+			}
+			execute(t, db, giveUp)
+			await(t, "the first run's node waits for the assign lock to record that it gave it up", func() bool { return schematest.LockWaits(t, db) == 1 })
+			bob := other.click(t, "task", "bob", 1)
+			await(t, "the next run calls the first one lost", func() bool {
+				return query[string](t, db, `select state from getwork.run where id = $1`, first) == "lost"
+			})
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if bob = other.endedRequest(t, bob.ID); len(bob.Work) != 1 {
+				t.Errorf("bob got %v", items(bob))
+			}
+			await(t, "the first run is "+want, func() bool {
+				return strings.HasPrefix(query[string](t, db, `select concat(state, ': ', error) from getwork.run where id = $1`, first), want)
+			})
+			if query[bool](t, db, `select bool_or(a.finished_at > b.started_at) from getwork.run a, getwork.run b where a.id < b.id`) {
+				t.Error("the two runs seem to have been under way at once")
+			}
+		})
 	}
 }
 
