@@ -129,6 +129,6 @@ func (r *rescuer) healClock(ctx context.Context) error {
 // there.
 func (r *rescuer) closedLater(ctx context.Context) (is bool, err error) {
 	const closed = `select exists (select from getwork.work w where w.closed_at > (select clock_timestamp()))`
-	err = r.api.QueryRow(ctx, r.SQL(closed)).Scan(&is)
+	err = r.transact(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, r.SQL(closed)).Scan(&is) }) // which has it planned to use the index
 	return is, err
 }

@@ -170,18 +170,18 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 			r.logRescueError("look for requests whose users' log-in has ended", err)
 		}
 	}
-	back := late || at.Before(r.at)
+	back, unsure := late || at.Before(r.at), false
 	if r.at.IsZero() && !back {
 		var err error
 		if back, err = r.closedLater(ctx); err != nil {
 			r.logRescueError("look for work that was closed by a clock which has been set back", err)
-			return next // the next look asks again
+			unsure = true // the next look asks again
 		}
 	}
 	if !r.at.IsZero() && at.Sub(r.at) > time.Since(r.seen)+r.LookEvery {
 		r.wakeTimed()
 	}
-	if !back {
+	if !back && !unsure {
 		r.at, r.seen = at, time.Now()
 	}
 	if running {

@@ -187,21 +187,15 @@ const tellEvery = 10 * time.Millisecond
 const (
 	failRun = `update getwork.run set state = 'failed', finished_at = clock_timestamp(), error = $2 where id = $1 and state = 'running'`
 
-	// The run lock is free by now, so the next run may have called this one lost, as it would a run whose node has died. The time at
-	// which it did so stays, or the two would seem to have been under way at once.
-	cancelRun = `
-update getwork.run
-set state = 'cancelled', finished_at = coalesce(finished_at, clock_timestamp()), error = $2
-where id = $1 and state in ('running', 'lost')`
-
-	// The same for a run that has failed. $3: its node has released the run lock itself. If the lock was lost with its connection, others
-	// rightly call the run lost.
-	failGivenUp = `
+	// The run lock is free by now, so the next run, or a rescuer, may have called this one lost, as it would a run whose node has died. The
+	// time at which it did so stays, or the two runs would seem to have been under way at once. $4: the node has given the lock back
+	// itself, so that it knows better.
+	endGivenUp = `
 update getwork.run u
-set state = 'failed', finished_at = coalesce(u.finished_at, clock_timestamp()), error = $2
-from (select id, state from getwork.run where id = $1 and (state = 'running' or $3 and state = 'lost') for no key update) was
+set state = $2, finished_at = coalesce(u.finished_at, clock_timestamp()), error = $3
+from (select id, task_id, state from getwork.run where id = $1 and (state = 'running' or $4 and state = 'lost') for no key update) was
 where u.id = was.id
-returning was.state = 'lost'`
+returning was.state = 'lost', exists (select from getwork.run n where n.task_id = was.task_id and n.id > was.id)`
 
 	// 1 s, doubling to 60 s. A shelf whose refresh has failed is not handed out after it has expired.
 	backOff = `

@@ -125,9 +125,10 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 // giveUp ends a run that could not be finished, in a new transaction because the lock's may be gone. A cancelled run leaves
 // only its row. After a fault that is not the query's own, the run is repeated a little later, and its requests fail only if
 // that goes on for too long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the
-// run ended; lost: another node had declared it dead.
+// run counts; lost: another node has called it so, and counted it. If another run has begun meanwhile, the end of this one is not
+// announced: who watches would take it for the end of that one.
 func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64, cause error) (end RunEnd, err error) {
-	released := lock.Rollback(ctx) == nil // or the connection is gone, and the run lock with it
+	released := lock.Rollback(ctx) == nil // or the connection is gone, and the run lock with it: others rightly call the run lost
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
 	var r *round
 	over := []notify.Change{{Task: t.task, Runs: []int64{run}}}
@@ -135,23 +136,23 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 		if r, err = rn.openRound(ctx, tx, t.task); err != nil {
 			return nil, err
 		}
-		if cancelled {
+		var lost, next bool // others have called it lost; another run has begun
+		if end = RunFailed; cancelled {
 			end = RunCancelled
-			if _, err := tx.Exec(ctx, rn.SQL(cancelRun), run, cause.Error()); err != nil {
-				return nil, fmt.Errorf("give up the run: %w", err)
-			}
-			return over, nil
 		}
-		var next bool // another run has begun meanwhile
-		err = tx.QueryRow(ctx, rn.SQL(failGivenUp), run, cause.Error(), released).Scan(&next)
-		switch end = RunFailed; {
-		case errors.Is(err, pgx.ErrNoRows):
-			end = RunLost // another node serves the task
-			return nil, nil
-		case err != nil:
+		err = tx.QueryRow(ctx, rn.SQL(endGivenUp), run, string(end), cause.Error(), released || cancelled).Scan(&lost, &next)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return nil, fmt.Errorf("give up the run: %w", err)
-		case next:
-			return over, nil // there is nothing to delay
+		}
+		gone := err != nil // it stays lost
+		if lost || gone {
+			end = RunLost
+		}
+		switch {
+		case next, gone:
+			return nil, nil // another node serves the task
+		case cancelled:
+			return over, nil
 		}
 		return over, r.retry(ctx, t.QueryTimeout, run, cause)
 	})
