@@ -28,8 +28,9 @@ func (g *Registry) change(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act
 // changeTelling is change for an f that also changes requests, of which others must hear. Without an act these are cancelled
 // and announced all the same, but no rights have changed.
 //
-// Every transaction of this kind locks in the same order: the actor's principal, what f locks, the requests that wait under
-// ended credentials by their ids, and audit_head last. An f that changes requests in more than one step first locks all of them
+// A transaction of this kind locks in this order: the actor's principal, what f locks, the requests that wait under ended credentials by
+// their ids, and audit_head last. Where two may meet in another order, as Refreshed, which begins with a session, and a rebind do,
+// PostgreSQL ends one of them, and Transact repeats it. An f that changes requests in more than one step first locks all of them
 // (Config.Lock). An f that is refused leaves nothing behind. After any other error the cache is cleared, too, because the transaction
 // may have committed.
 func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *audit.Act, ended []string, changes []notify.Change, err error)) error {
@@ -65,11 +66,16 @@ func (g *Registry) changeTelling(ctx context.Context, f func(tx pgx.Tx) (act *au
 
 // The principal's row is locked against a block or a rebind that commits meanwhile: an administrator who is blocked could otherwise let
 // themselves in again by a call that began before. The lock is that of writers, because an act may go on to lock the same row so, as that
-// of somebody who makes themselves a token does: with a shared lock two such acts at once would be a deadlock. The session or token is not
-// locked: an act that commits beside its end counts as done before it.
-const selectActor = `
-select p.blocked_at is not null or c.ended
-from (
+// of somebody who makes themselves a token does: with a shared lock two such acts at once would be a deadlock. The second statement sees
+// what was committed during the wait; the first one sees that of the locked row alone. The session or token is not locked: an act that
+// commits beside its end counts as done before it.
+const (
+	lockActor   = `select p.id ` + actor + ` for no key update of p`
+	selectActor = `select p.blocked_at is not null or c.ended ` + actor
+)
+
+// actor is the principal p who acts by the credential c.
+const actor = `from (
   select s.principal, s.ended_at is not null as ended from getwork.session s where left($1, 2) = 's:' and s.public_id = substr($1, 3)
   union all
   select coalesce(o.principal, t.principal), t.ended_at is not null or o.ended_at is not null
@@ -78,8 +84,7 @@ from (
   select q.id, substr($1, 3) <> q.id || case when q.rebound > 0 then '.' || q.rebound else '' end
   from getwork.principal q where q.id = case when $1 ~ '^[jp]:' then split_part(substr($1, 3), '.', 1)::bigint end
 ) c
-join getwork.principal p on p.id = c.principal
-for no key update of p`
+join getwork.principal p on p.id = c.principal`
 
 // entering returns the context of somebody who comes in by a proof of their own, such as a code of the provider. The session that
 // their browser has had so far is not theirs to act with: it may be somebody else's, and another tab may just have ended it.
@@ -95,7 +100,10 @@ func (g *Registry) mayStillAct(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	var ended bool
-	err := tx.QueryRow(ctx, g.SQL(selectActor), by).Scan(&ended)
+	var batch pgx.Batch
+	batch.Queue(g.SQL(lockActor), by)
+	batch.Queue(g.SQL(selectActor), by).QueryRow(func(row pgx.Row) error { return row.Scan(&ended) })
+	err := tx.SendBatch(ctx, &batch).Close()
 	switch {
 	case err == nil && !ended:
 		return nil

@@ -28,8 +28,8 @@ type Claim struct {
 }
 
 // Two nodes that asked at once would each use the refresh token, and the provider would end the session for it. The claim is
-// committed before the provider is asked, so no connection is held meanwhile. It skips a row that another node is claiming: after the
-// wait that row would be claimed. If the node dies, the claim runs out, and another node asks. As an array the inner query is executed
+// committed before the provider is asked, so no connection is held meanwhile. It skips a row that another node is claiming: by the end
+// of a wait that node has it. If the node dies, the claim runs out, and another node asks. As an array the inner query is executed
 // once; as a list to look into it might be executed again for each session, and claim more than it should.
 const claimRefresh = `
 update getwork.session s

@@ -372,6 +372,54 @@ func TestActsOfReboundCredentials(t *testing.T) {
 	}
 }
 
+// An act that waits for the end of its own credential is refused: by a rebind, which ends sessions and changes the number that stands in
+// the credentials by JWT.
+func TestActsBesideARebind(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"session", "jwt"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.logIn(t, "bob", assign.RoleWorker, "")
+			r, err := d.session(t, d.logIn(t, "ann", assign.RoleManager, ""))
+			if by == "jwt" {
+				r, err = d.JWT(t.Context(), Entry{Iss: "https://idp", Sub: "1", Name: "eve", Role: assign.RoleManager}, time.Now().Add(time.Hour))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			rebind, err := d.DB.Calls.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = rebind.Rollback(context.Background()) }()
+			var id int64
+			var before int
+			if err := rebind.QueryRow(t.Context(), d.SQL(rebindPrincipal), r.User, "https://idp", "2").Scan(&id, &before); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.endAll(t.Context(), rebind, id, "rebind"); err != nil {
+				t.Fatal(err)
+			}
+			acted := make(chan error, 1)
+			go func() {
+				_, err := d.Block(audit.WithActor(t.Context(), audit.Actor{User: r.User, By: by, Credential: string(r.Credential)}), "bob", true)
+				acted <- err
+			}()
+			for schematest.LockWaits(t, d.DB.Calls) == 0 {
+				<-time.After(time.Millisecond)
+			}
+			if err := rebind.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err = <-acted
+			if p, _ := pg.ProblemOf(err); p.Status != 401 {
+				t.Errorf("the former account blocks bob: %v", err)
+			}
+		})
+	}
+}
+
 // Two acts of one user wait for each other: if both began, each could wait for a lock on their user that the other shares.
 func TestActsOfOneUserWait(t *testing.T) {
 	t.Parallel()
@@ -407,19 +455,21 @@ func TestActorByIndex(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for credential, want := range map[string]string{"s:x": "Index Cond: (public_id = 'x'", "t:x": "Index Cond: (id = 'x'"} {
-		err := pg.Transact(t.Context(), d.DB, func(tx pgx.Tx) error {
-			rows, err := tx.Query(t.Context(), "explain "+d.SQL(selectActor), credential)
-			if err != nil {
+		for _, statement := range []string{lockActor, selectActor} {
+			err := pg.Transact(t.Context(), d.DB, func(tx pgx.Tx) error {
+				rows, err := tx.Query(t.Context(), "explain "+d.SQL(statement), credential)
+				if err != nil {
+					return err
+				}
+				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if plan := strings.Join(lines, "\n"); strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, want) {
+					t.Errorf("%s is not found by index:\n%s", credential, plan)
+				}
 				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if plan := strings.Join(lines, "\n"); strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, want) {
-				t.Errorf("%s is not found by index:\n%s", credential, plan)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 }
