@@ -36,6 +36,7 @@ const views = [
 ];
 
 const plain = ['/floor', '/tasks']; // views without the desk's style sheet
+const leaving = 'getwork.leaving'; // in sessionStorage: the page was loaded again for a log-out, which goes on then
 
 let app;
 let greeted = false; // the server has said hello once
@@ -93,8 +94,12 @@ async function start() {
   const unsent = Object.keys(sessionStorage).some((key) => key.startsWith('getwork.desk.'));
   if (unsent && works(me)) speak('desk').then(() => import('./views/desk.js')).then((desk) => desk.wake(app), () => {});
   setInterval(tick, 1000);
+  if (sessionStorage.getItem(leaving) !== null) {
+    sessionStorage.removeItem(leaving);
+    logOut();
+  }
   if (me.by === 'dev') return;
-  import('./session.js').catch(orNewer).then((session) => session.open(app, logOut), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
+  import('./session.js').catch(orNewer('session')).then((session) => session.open(app, logOut), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
   if (localStorage.getItem('getwork.in') === String(me.ends_at)) return;
   localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
   tabs.postMessage('log-in');
@@ -118,7 +123,7 @@ async function noticing(...args) {
 }
 
 /** A module without which nothing is shown. If it can't be loaded, the page is loaded again. */
-const whole = (module) => module.catch(orNewer).catch(() => {
+const whole = (module) => module.catch(orNewer('whole')).catch(() => {
   startLater(new Problem(0, { detail: t`this page did not load whole` }), () => location.reload());
   return new Promise(() => {});
 });
@@ -169,7 +174,7 @@ let loggingOut = null;
 $('log-out').addEventListener('click', () => logOut());
 
 function logOut() {
-  loggingOut ??= import('./leave.js').catch(orNewer).then(({ leave }) => leave(app, forget)).then((next) => {
+  loggingOut ??= import('./leave.js').catch(orNewer(leaving)).then(({ leave }) => leave(app, forget)).then((next) => {
     if (!next) return;
     tabs.postMessage('log-out');
     location.assign(next);
@@ -293,7 +298,7 @@ async function show() {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
     const part = view.path.slice(1) || 'desk';
     const parts = ['users', 'webhooks'].includes(part) ? ['account', part] : [part]; // they show some of what the account does
-    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), style(plain.includes(view.path) ? '' : 'desk.css')]).catch(orNewer);
+    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), style(plain.includes(view.path) ? '' : 'desk.css')]).catch(orNewer(view.path));
     if (signal.aborted) return;
     $('view').replaceChildren(element);
     await open(app, { element, name, search: new URLSearchParams(location.search), signal });
@@ -337,25 +342,25 @@ async function offerNewer() {
 
 $('newer').addEventListener('click', () => location.reload());
 
-const unloaded = new Set(); // the browser's messages about modules, which name them
+const unloaded = new Set(); // parts of the page
 
 /**
- * A module can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. Otherwise the server is
- * away, which the browser's TypeError would say in its own words and language. Some browsers, such as Firefox before 155, never ask for
- * such a module again while the page is open (whatwg/html#6768): the second time that it fails although the server answers, the page is
- * loaded again.
+ * A part of the page can't be loaded. Modules of two versions must not be mixed, so a newer page replaces this one. Otherwise the server
+ * is away, which the browser's TypeError would say in its own words and language. Some browsers, such as Firefox before 155, never ask
+ * for a module again that has failed while the page is open (whatwg/html#6768): the second time that a part fails although the server
+ * answers, the page is loaded again, but not within half a minute of the last time.
  */
-async function orNewer(e) {
+const orNewer = (part) => async (e) => {
   const page = await served();
   const missing = e instanceof TypeError;
-  const again = missing && page !== null && unloaded.has(e.message);
-  if (!again && !isNewer(page)) {
-    if (missing) unloaded.add(e.message);
-    throw missing ? new Problem(0, { detail: t`a part of this page can’t be loaded now; try again in a moment` }) : e;
-  }
+  const again = missing && page !== null && unloaded.has(part) && performance.now() > 30_000;
+  const problem = missing ? new Problem(0, { detail: t`a part of this page can’t be loaded now; try again in a moment` }) : e;
+  if (missing) unloaded.add(part);
+  if (!again && !isNewer(page)) throw problem;
+  if (part === leaving) sessionStorage.setItem(leaving, '');
   location.reload();
-  return new Promise(() => {});
-}
+  return new Promise((_, failed) => { setTimeout(() => failed(problem), 3000); }); // the user may have chosen to stay
+};
 
 const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? t`Your account`} · getwork`;
 

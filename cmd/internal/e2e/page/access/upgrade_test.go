@@ -173,28 +173,29 @@ func TestPageThatDoesNotLoad(t *testing.T) {
 	b.Await(`getComputedStyle(document.querySelector('#not-loaded')).visibility === 'visible'`, e2e.Soon)
 }
 
-// A page of which a module can't be loaded for a moment loads itself again.
+// A page of which a module can't be loaded for a moment loads itself again, as soon as somebody answers.
 func TestPageLoadsItselfAgain(t *testing.T) {
 	schematest.Thorough(t)
 	t.Parallel()
 	const times = 2
-	var pages atomic.Int64
+	var pages, asked atomic.Int64
 	g := page.BehindGateway(e2e.NewSite(t, 1, ""))
 	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Sec-Fetch-Dest") == "document" {
 			pages.Add(1)
 		}
-		refused := strings.HasSuffix(r.URL.Path, "/words.js") && pages.Load() <= times
+		asks := r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Dest") == "empty" && pages.Load() <= times
+		refused := asks && asked.Add(1) == 1 || strings.HasSuffix(r.URL.Path, "/words.js") && pages.Load() <= times
 		if refused {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 		return refused
 	})
-	b := page.NewBrowser(t, `window.setTimeout = ((real) => (f, ms, ...more) => real(f, ms / 10, ...more))(window.setTimeout)`) // or it would take 32 s
+	b := page.NewBrowser(t, `window.setTimeout = ((real) => (f, ms, ...more) => real(f, ms / 10, ...more))(window.setTimeout)`) // or it would take 70 s
 	b.Do(chromedp.Navigate(g.URL + "/#log-in=Oliver"))
 	b.Await(`document.querySelector('#name').textContent === 'Oliver'`, e2e.Soon)
-	if n := pages.Load(); n != times+1 {
-		t.Errorf("the page was loaded %d times, want %d", n, times+1)
+	if n, m := pages.Load(), asked.Load(); n != times+1 || m != 3 {
+		t.Errorf("the page was loaded %d times after asking %d times, want %d and 3", n, m, times+1)
 	}
 }
 

@@ -71,7 +71,8 @@ func TestFirefoxWorker(t *testing.T) {
 	f.Shows(".task .ended", "You put off 1 until tomorrow, 9:00")
 }
 
-// A view whose module can't be loaded for a moment is shown at the next attempt, although Firefox asks for a module only once.
+// A view whose module can't be loaded for a moment is shown at the next attempt, although Firefox asks for a module only once. So it is
+// with a log-out.
 func TestFirefoxViewThatDoesNotLoad(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
@@ -90,8 +91,23 @@ func TestFirefoxViewThatDoesNotLoad(t *testing.T) {
 	f.Eval(open)
 	f.Shows("#view .error", "This view can’t be shown: a part of this page can’t be loaded now; try again in a moment")
 	g.Refusing(nil)
+	f.Execute(`performance.now = () => 31000`) // or the test would wait for half a minute
 	f.Eval(open)
 	f.Await(`location.pathname === '/floor' && document.querySelector('#view [data-view=floor] h1, #view [data-view=floor] h2')`, e2e.Soon)
+
+	g.Refusing(func(w http.ResponseWriter, r *http.Request) bool {
+		refused := strings.HasSuffix(r.URL.Path, "/leave.js")
+		if refused {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return refused
+	})
+	f.Press("button", "Log out")
+	f.Shows("#said", "You are still logged in: a part of this page can’t be loaded now; try again in a moment")
+	g.Refusing(nil)
+	f.Execute(`performance.now = () => 31000`)
+	f.Press("button", "Log out")
+	f.Await(`document.querySelector('#log-in input')`, e2e.Soon)
 }
 
 // An outcome is sent when the user leaves the page before its seconds have passed. When the user comes back, the page
