@@ -69,7 +69,7 @@ type Settings struct {
 	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`     // after these an item must be redriven; nil for no limit
 	Backoff       Duration  `json:"backoff" yaml:"backoff"`               // after the first failed attempt; doubled after each further one
 	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"`       // lingering requests alone run the query at most this often
-	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"` // tasks; no user holds or completes an item here and there
+	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"` // tasks; no user may hold or complete the same item under both
 	Groups        []string  `json:"groups" yaml:"groups"`                 // whose members may see and take it; empty for everybody
 	Position      *int      `json:"position" yaml:"position"`             // its place among the tasks, lowest first; nil: after those, by title
 	Display       *Display  `json:"display" yaml:"display"`               // how an item is shown; nil: by the types and names of its details

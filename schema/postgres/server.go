@@ -58,7 +58,8 @@ type Config struct {
 	Fast bool
 
 	// TCP makes the server listen on 127.0.0.1, too, on a free port and with a random password. URL then returns that
-	// address. A listen_addresses in Parameters overrides this, and must then include 127.0.0.1.
+	// address. A listen_addresses in Parameters overrides this, and must then include 127.0.0.1. Without TCP it opens what it names to
+	// whomever its hba_file lets in.
 	TCP bool
 
 	// Remove makes the folder temporary: it is deleted by Stop, and after the death of this process.

@@ -23,7 +23,7 @@ import (
 )
 
 // host is a machine of its own, as far as the network can tell: a network namespace. It ends with this process in any case, because
-// only a program that reads from this process keeps it.
+// only a program that reads from this process keeps it, and what runs in it ends, too.
 type host struct {
 	t         *testing.T
 	namespace string // a file
