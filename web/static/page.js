@@ -359,7 +359,12 @@ const orNewer = (part) => async (e) => {
   if (!again && !isNewer(page)) throw problem;
   if (part === leaving) sessionStorage.setItem(leaving, '');
   location.reload();
-  return new Promise((_, failed) => { setTimeout(() => failed(problem), 3000); }); // the user may have chosen to stay
+  return new Promise((_, failed) => {
+    setTimeout(() => { // the user has chosen to stay
+      sessionStorage.removeItem(leaving);
+      failed(problem);
+    }, 3000);
+  });
 };
 
 const titleOf = (view) => `${view.path === '/' ? app.me.user : view.title ?? t`Your account`} · getwork`;
