@@ -181,8 +181,8 @@ with sessions as (
 )
 select * from sessions union all select * from tokens`
 
-// endAll ends all sessions and tokens of a principal, for the reason by, and returns their credentials. What waits under those is left
-// to the caller.
+// endAll ends all sessions and tokens of a principal, for the reason by, and returns their credentials. The caller cancels the requests
+// that wait under these.
 func (g *Registry) endAll(ctx context.Context, tx pgx.Tx, principal int64, by string) ([]string, error) {
 	rows, err := tx.Query(ctx, g.SQL(endEverything), principal, by)
 	if err != nil {

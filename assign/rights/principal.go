@@ -171,8 +171,8 @@ set blocked_at = case when $2 then coalesce(blocked_at, clock_timestamp()) end, 
 where name = $1 and (blocked_at is not null) <> $2
 returning id`
 
-// Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile. What waits for them is
-// cancelled. To block them again changes nothing. [assign.NotFound]: no user has the name.
+// Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile. Their waiting
+// requests are cancelled. Blocking a blocked user changes nothing. [assign.NotFound]: no user has the name.
 func (g *Registry) Block(ctx context.Context, name string, blocked bool) (User, error) {
 	act := audit.Act{Act: "user.block", Object: name}
 	if !blocked {

@@ -15,7 +15,7 @@ where id = any($1::bigint[])`
 const selectSessionIDs = `
 select public_id, id from getwork.session where public_id = any($1::text[])`
 
-// readAgain reads credentials past the cache. What is missing in the result, or does not exist in it, has no row any more.
+// readAgain reads credentials past the cache. A credential that the result lacks, or that has exists false in it, has no row any more.
 func (w *Watch) readAgain(ctx context.Context, credentials []Credential) (map[Credential]found, error) {
 	read := map[Credential]found{}
 	var tokens, sessions []string

@@ -319,6 +319,11 @@ func TestTerminalOfAReplacedSession(t *testing.T) {
 	}
 }
 
+// acting returns a context of calls in somebody's name.
+func acting(t *testing.T, r Rights) context.Context {
+	return audit.WithActor(t.Context(), audit.Actor{User: r.User, By: "session", Credential: string(r.Credential)})
+}
+
 // An act by a session that has ended, or whose user is blocked, since the call began is refused.
 func TestActsOfEndedCredentials(t *testing.T) {
 	t.Parallel()
@@ -327,7 +332,7 @@ func TestActsOfEndedCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "session", Credential: string(r.Credential)})
+	as := acting(t, r)
 	d.logIn(t, "bob", assign.RoleWorker, "")
 	if _, err := d.Block(as, "bob", true); err != nil {
 		t.Fatal(err)
@@ -353,20 +358,19 @@ func TestActsOfReboundCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, of := range []Credential{r.Credential, "p" + r.Credential[1:]} {
-			as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "jwt", Credential: string(of)})
-			if _, err := d.Block(as, "bob", true); err != nil {
-				t.Errorf("%s, before: %v", of, err)
+		former := []Rights{r, {User: "ann", Credential: "p" + r.Credential[1:]}} // a proxy may name them, too
+		for _, r := range former {
+			if _, err := d.Block(acting(t, r), "bob", true); err != nil {
+				t.Errorf("%s, before: %v", r.Credential, err)
 			}
 		}
 		if _, err := d.RebindUser(t.Context(), "ann", "https://idp", strconv.Itoa(round+1)); err != nil {
 			t.Fatal(err)
 		}
-		for _, of := range []Credential{r.Credential, "p" + r.Credential[1:]} {
-			as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "jwt", Credential: string(of)})
-			u, err := d.Block(as, "bob", false)
+		for _, r := range former {
+			u, err := d.Block(acting(t, r), "bob", false)
 			if p, _ := pg.ProblemOf(err); p.Status != 401 {
-				t.Errorf("%s: %+v, %v: the former account lets bob in", of, u, err)
+				t.Errorf("%s: %+v, %v: the former account lets bob in", r.Credential, u, err)
 			}
 		}
 	}
@@ -403,7 +407,7 @@ func TestActsBesideARebind(t *testing.T) {
 			}
 			acted := make(chan error, 1)
 			go func() {
-				_, err := d.Block(audit.WithActor(t.Context(), audit.Actor{User: r.User, By: by, Credential: string(r.Credential)}), "bob", true)
+				_, err := d.Block(acting(t, r), "bob", true)
 				acted <- err
 			}()
 			for schematest.LockWaits(t, d.DB.Calls) == 0 {
@@ -428,7 +432,7 @@ func TestActsOfOneUserWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	as := audit.WithActor(t.Context(), audit.Actor{User: "ann", By: "session", Credential: string(r.Credential)})
+	as := acting(t, r)
 	err = pg.Transact(as, d.DB, func(one pgx.Tx) error {
 		if err := d.mayStillAct(as, one); err != nil {
 			return err
