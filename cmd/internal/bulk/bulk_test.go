@@ -74,6 +74,15 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
+// A quotation mark that is not closed swallows rows, and the message names them all.
+func TestReadOpenQuote(t *testing.T) {
+	t.Parallel()
+	got, err := rows(t, CSV, "item,size\na,1\nb,\"5 inch\nc,2\nd,3\n")
+	if err != nil || len(got) != 2 || !strings.HasPrefix(got[1], "3: ") || !strings.Contains(got[1], "the lines 3 to 5 were read as one row") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestReadNDJSON(t *testing.T) {
 	t.Parallel()
 	text := "{\"item\": \"a\", \"details\": {\"x\": 1}}\n\n\"b\"\n{\"item\": \"c\", \"prio\": 1}\n{\"item\": \"d\"} x\n{\n" + `{"item": "e", "details": "` + strings.Repeat("x", longest) + "\"}\n{\"item\": \"" + strings.Repeat("f", 201) + "\"}\n{\"item\": \"g\"}"

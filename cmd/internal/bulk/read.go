@@ -147,6 +147,10 @@ func readCSV(b *bufio.Reader, when func(string) (time.Time, error), each func(Ro
 			return nil
 		case errors.As(err, &wrong):
 			row.Line, row.Err = wrong.StartLine, wrong.Err
+			if wrong.Line > wrong.StartLine {
+				row.Err = fmt.Errorf("%w; so the lines %d to %d were read as one row, and none of them counts: close the quotation mark, and push all of them again",
+					wrong.Err, wrong.StartLine, wrong.Line)
+			}
 		case err != nil:
 			return err
 		default:
