@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -169,19 +170,22 @@ func (c webhookTestCmd) Run(ctx context.Context, s *command.Streams) error {
 		if !over && time.Now().After(deadline) {
 			return fmt.Errorf("no node has sent the test yet; `getwork webhook deliveries %d` shows what becomes of it", c.ID)
 		}
+		if over && c.JSON {
+			err = printJSON(s.Out, got.body)
+		}
 		switch {
 		case !over:
-		case c.JSON:
-			return printJSON(s.Out, got.body)
 		case d.Error != nil:
-			return fmt.Errorf("the test failed: %s; it is sent again", plain(*d.Error))
+			return errors.Join(fmt.Errorf("the test failed: %s; it is sent again", plain(*d.Error)), err)
+		case c.JSON:
+			return err
 		default:
 			_, err = fmt.Fprintf(s.Out, "Delivered: the receiver answered %d.\n", *d.Status)
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return ErrInterrupted
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -25,6 +25,11 @@ func TestWebhookCommands(t *testing.T) {
 	if len(list.Webhooks) != 1 || list.Webhooks[0].Waiting != 1 {
 		t.Errorf("listed: %+v", list)
 	}
+	var tried struct{ Deliveries []assign.Delivery }
+	c.Decode(1, &tried, "webhook", "test", "1")
+	if len(tried.Deliveries) != 1 || tried.Deliveries[0].Error == nil {
+		t.Errorf("tried: %+v", tried)
+	}
 	c.Run(0, e2e.Text("Web hook 1 is deleted"), "webhook", "delete", "1", "--yes")
 	c.Run(0, e2e.Text("There are no web hooks"), "webhook", "list")
 }
