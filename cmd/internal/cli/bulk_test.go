@@ -16,7 +16,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"getwork/assign"
 	"getwork/cmd/internal/e2e"
 )
 
@@ -85,6 +87,38 @@ func TestPushRowsAndExport(t *testing.T) {
 		t.Errorf("%d lines with %d ids, want 1500", len(lines), len(ids))
 	}
 	continuesExport(t, c, b)
+}
+
+// Ctrl-C ends a push that waits for more rows, and says where to go on.
+func TestPushInterrupted(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "--name", "bulk", "--inbox")
+	args := []string{"items", "push", "bulk", "-f", "-", "--format", "ndjson"}
+	command, out, errs := c.Command(args...)
+	command.Stdin = nil
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(e2e.Soon, func() { _ = command.Process.Kill() }).Stop()
+	for n := range 1001 {
+		if _, err := fmt.Fprintf(in, "\"loan-%d\"\n", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e2e.Await(t, "the first batch", e2e.Soon, func() bool {
+		var task assign.Task
+		c.Decode(0, &task, "task", "show", "bulk")
+		return task.Shelf == 1000
+	})
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	c.Expect(args, 1, e2e.Text("the rows from line 1001 on are not pushed: interrupted", "--from-line 1001"), command.Wait(), out.String(), errs.String())
 }
 
 var printedCursor = regexp.MustCompile(`--cursor (\S+) continues after (\d+) rows`)

@@ -146,16 +146,16 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 		return err
 	}
 	client.Retry = api.Retry{Tries: 6} // a push that was heard is a duplicate when it is repeated
-	file, name := io.ReadCloser(os.Stdin), "standard input"
+	from, name := os.Stdin, "standard input"
 	if c.File != "-" {
 		name = c.File
-		if file, err = os.Open(c.File); err != nil {
+		if from, err = os.Open(c.File); err != nil {
 			return command.AsUsage(err)
 		}
+		defer from.Close()
 	}
+	file := untilDone(ctx, from)
 	defer file.Close()
-	stop := context.AfterFunc(ctx, func() { _ = file.Close() }) // ends a read from a terminal or a pipe
-	defer stop()
 	progress := command.NewProgress(s)
 	bad := []badRow{}
 	p := &bulk.Pusher{
@@ -183,12 +183,12 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 		row.Item.FillIn(fill)
 		return p.Add(ctx, row)
 	})
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		err = ErrInterrupted
-	}
-	if err == nil {
+	case err == nil:
 		err = p.Flush(ctx)
-	} else if p.Totals.Rows == 0 {
+	case p.Totals.Rows == 0:
 		err = command.Usage("%s: %w", name, err)
 	}
 	progress.Clear()

@@ -148,8 +148,19 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 	return b, err
 }
 
-// readAtMost reads a file, or standard input, until ctx ends. Without ctx, Ctrl-C could not end a read from a silent
-// standard input, because the signal is caught.
+// untilDone returns a reader of a file that fails with [ErrInterrupted] once ctx ends. Ctrl-C could not end a read from a silent
+// standard input, because the signal is caught; nor could another goroutine, by closing it.
+func untilDone(ctx context.Context, file io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, file)
+		_ = w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ErrInterrupted) })
+	return r
+}
+
+// readAtMost reads a file, or standard input, until ctx ends.
 func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
 	var from io.Reader = os.Stdin
 	if name != "-" {
@@ -160,25 +171,18 @@ func readAtMost(ctx context.Context, name string, most int64) ([]byte, error) {
 		defer f.Close()
 		from = f
 	}
-	var b []byte
-	read := make(chan error, 1)
-	go func() {
-		var err error
-		b, err = io.ReadAll(io.LimitReader(from, most+1))
-		read <- err
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, ErrInterrupted
-	case err := <-read:
-		if err != nil {
-			return nil, command.Usage("read %s: %w", name, err)
-		}
-		if int64(len(b)) > most {
-			return nil, command.Usage("%s is larger than %d MiB; split it", name, most>>20)
-		}
-		return b, nil
+	file := untilDone(ctx, from)
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, most+1))
+	switch {
+	case errors.Is(err, ErrInterrupted):
+		return nil, err
+	case err != nil:
+		return nil, command.Usage("read %s: %w", name, err)
+	case int64(len(b)) > most:
+		return nil, command.Usage("%s is larger than %d MiB; split it", name, most>>20)
 	}
+	return b, nil
 }
 
 // readTasks reads the tasks of a file. It skips empty documents. Fields that a task does not have are refused, with
