@@ -236,13 +236,13 @@ func (r Remote) change(ctx context.Context, name string, wanted TaskFields) (cha
 
 type taskDeleteCmd struct {
 	Task   string `arg:"" name:"task" help:"The task to delete."`
-	Yes    bool   `help:"Delete it even if items wait in it; they are deleted, too."`
+	Yes    bool   `help:"Delete it even if items of it are ready; they are deleted, too."`
 	Remote `embed:""`
 }
 
 // Help returns the text that --help adds.
 func (taskDeleteCmd) Help() string {
-	return "The command is refused while somebody holds work of the task or waits for it. If items of an inbox wait, it needs --yes: they are gone with the task. The name can be used again; the history of the work stays."
+	return "The command is refused while somebody holds work of the task or waits for it. If items of an inbox are ready, it needs --yes: they are gone with the task, and so are those that are put off. The name can be used again; the history of the work stays."
 }
 
 // Run deletes a task.
