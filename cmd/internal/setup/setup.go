@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -241,14 +242,23 @@ func (t *table) guess(all []column) {
 		order, why = []string{"1"}, why+", the key"
 	}
 	t.Why = why[:begin] + strings.TrimPrefix(why[begin:], ",")
-	var shown []string
+	shown := []string{key + " as item"}
 	for _, c := range all {
-		if c.Type != "bytea" && len(shown) < 12 {
-			shown = append(shown, pgx.Identifier{c.Name}.Sanitize())
+		name := pgx.Identifier{c.Name}.Sanitize()
+		switch {
+		case c.Type == "bytea" || len(shown) > 12 || name == key && c.Name == "item":
+		case slices.Contains(reserved, c.Name):
+			shown = append(shown, name+" as row_"+c.Name)
+			t.Notes = append(t.Notes, "getwork gives a column "+c.Name+" a meaning of its own, so the table's is shown as row_"+c.Name+".")
+		default:
+			shown = append(shown, name)
 		}
 	}
-	t.Query = fmt.Sprintf("select %s as item, %s\nfrom %s\norder by %s", key, strings.Join(shown, ", "), t.Name, strings.Join(order, ", "))
+	t.Query = fmt.Sprintf("select %s\nfrom %s\norder by %s", strings.Join(shown, ", "), t.Name, strings.Join(order, ", "))
 }
+
+// reserved are the columns that getwork reads from a query's result; the others are details.
+var reserved = []string{"item", "slots", "exclusive"}
 
 // key returns the expression of the item's key.
 func (t *table) key(all []column) (expression, why string) {

@@ -26,7 +26,9 @@ const tables = `
 create schema bank;
 create table bank.loan (loan_id bigint primary key, customer text, amount numeric(12, 2), priority integer, submitted_at timestamptz, due date, scan bytea);
 create table bank."Order Line" (order_id integer, line integer, entered date, primary key (order_id, line));
-create table plain (name text, note text);`
+create table plain (name text, note text);
+create table booking (id integer primary key, item text, slots integer, exclusive boolean);
+insert into booking values (1, 'a chair', 8, true), (2, 'a table', 2, true);`
 
 // The files fit the table, and do what they say: a shell reads the settings, a node starts with them, and the task hands out the
 // table's rows in the order that was guessed. Nothing is overwritten.
@@ -78,6 +80,18 @@ func TestInit(t *testing.T) {
 	if len(got.Work) != 3 || got.Work[0].Item != "2" || got.Work[1].Item != "3" || got.Work[2].Item != "1" {
 		t.Errorf("handed out: %+v, want 2, 3, 1", got)
 	}
+
+	// Columns that getwork would take for its own are only shown.
+	other = t.TempDir()
+	c.Run(0, nil, "init", "--database-url", address, "--table", "booking", "--dir", other)
+	task = filepath.Join(other, "work-on-booking.yaml")
+	golden(t, "work-on-booking.yaml", read(t, task))
+	c.Run(0, nil, "task", "create", "-f", task)
+	c.Decode(0, &got, "get", "work-on-booking", "--count", "3", "--wait", "30s")
+	if len(got.Work) != 2 || got.Work[0].Item != "1" || got.Work[1].Item != "2" {
+		t.Errorf("handed out: %+v, want 1, 2", got)
+	}
+	c.Run(1, e2e.Text("every item that matches"), "get", "work-on-booking", "--user", "tracy", "--wait", "30s") // has one place
 }
 
 // In the shell of docs/install.md the node's login may not read the table, and the one of queries may.
