@@ -134,6 +134,10 @@ func TestPageTwoWindows(t *testing.T) {
 	other := b.Window()
 	other.Do(chromedp.Navigate(s.Nodes[0].URL))
 	other.Works(3, e2e.Soon)
+	third := b.Window() // which has no part in it, and must not tell it on
+	third.Do(chromedp.Navigate(s.Nodes[0].URL))
+	third.Works(3, e2e.Soon)
+	third.Eval(`(window.undos = 0, new BroadcastChannel('getwork-desk').addEventListener('message', (e) => { if (e.data.undo) undos++; }), '')`)
 	b.Press("#work li:first-child .complete")
 	other.Shows("#work .going", "a: completed. In another tab.")
 	other.Await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
@@ -152,6 +156,9 @@ func TestPageTwoWindows(t *testing.T) {
 	crashes(b)
 	late.Await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	s.Disposes("a completed, b held, c held")
+	if told := third.Eval(`String(undos)`); told != "1" {
+		t.Errorf("one undo was told %s times", told)
+	}
 }
 
 // Any column that a query returns is readable.
