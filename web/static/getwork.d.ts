@@ -38,7 +38,8 @@ export interface Request {
   wanted: number;
   requested: number;
   assigned: number;
-  state: 'pending' | 'assigned' | 'partial' | 'none' | 'failed' | 'cancelled';
+  /** 'lost' only in the event `request`: the server does not know it any more. */
+  state: 'pending' | 'assigned' | 'partial' | 'none' | 'failed' | 'cancelled' | 'lost';
   reason: 'no_match' | 'all_held' | 'rules' | 'at_limit' | 'paused' | null;
   error: string | null;
   lease: Duration | null;

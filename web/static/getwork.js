@@ -19,7 +19,8 @@
  * Events, each a CustomEvent with `detail`:
  *   state    {name, …}: see State below
  *   change   the Maps have changed
- *   request  a request that is new or has changed; an ended one comes exactly once
+ *   request  a request that is new or has changed; an ended one comes exactly once. If the server does not know it any more, as
+ *            after a restore, it comes as it was last, with the state 'lost'
  *   gone     work that left the pipeline, but was not closed by this client. Its state says why; if that is 'held', the
  *            reason is unknown: it is only no longer in the pipeline. It comes before `change`
  *   run      a run's phase, for a task that the caller waits for or subscribed to
@@ -619,8 +620,8 @@ class Client extends EventTarget {
       this.#takeRequest(body);
     } catch (e) {
       if (e.status !== 404) throw e;
-      this.requests.delete(id);
-      this.#changed();
+      const lost = this.requests.get(id);
+      if (lost) this.#takeRequest({ ...lost, state: 'lost' });
     }
   }
 

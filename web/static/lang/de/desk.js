@@ -78,6 +78,7 @@ export default {
   'Nothing was handed out.': 'Es wurde nichts ausgegeben.',
   'This task is broken; your managers have been told. Nothing was handed out.': 'Diese Aufgabe ist gestört; die Leitung wurde benachrichtigt. Es wurde nichts ausgegeben.',
   'Cancelled; nothing was handed out.': 'Abgebrochen; es wurde nichts ausgegeben.',
+  'Your request was lost on the server. Please ask again.': 'Ihre Anfrage ist auf dem Server verloren gegangen. Bitte fordern Sie noch einmal an.',
   'You left {0}, and {1} more to others.': '{0} und {1} weitere haben Sie anderen überlassen.',
   'You left {0} to others.': '{0} haben Sie anderen überlassen.',
   'You put off {0} until {1}, and {2} more.': '{0} haben Sie bis {1} zurückgestellt, dazu {2} weitere.',

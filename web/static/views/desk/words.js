@@ -91,6 +91,7 @@ export function outcome(request, task = {}, holds = 0) {
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? t`Nothing was handed out.`;
     case 'failed': return t`This task is broken; your managers have been told. Nothing was handed out.`;
     case 'cancelled': return t`Cancelled; nothing was handed out.`;
+    case 'lost': return t`Your request was lost on the server. Please ask again.`;
   }
   return '';
 }

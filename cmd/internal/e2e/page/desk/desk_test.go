@@ -89,16 +89,23 @@ func TestPageReturns(t *testing.T) {
 	b.Shows(".task .ended", "and 3 more")
 }
 
-// A user can let the server wait for something to come.
+// A user can let the server wait for something to come. If the server loses the request, as by a restore, they are told, and can ask
+// again.
 func TestPageWaitsForWork(t *testing.T) {
 	t.Parallel()
-	b := page.NewBrowser(t, "")
+	b := page.NewBrowser(t, page.Cuttable)
 	s := e2e.NewSite(t, 1, "")
 	s.Manages("POST", "/tasks", map[string]any{"name": "inbox", "title": "Letters"})
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	b.State("live", e2e.Soon)
 	b.Press(".task form button")
 	b.Shows(".task .ended", "Nothing matches this task now. Ask again later, or wait for new items.")
+	b.Press(".linger")
+	b.Shows(".pending .phase", "for something to come.")
+	s.Exec(`delete from getwork.work_requested where state = 'pending'`)
+	cutOff(b)
+	b.Shows(".task .ended", "Your request was lost on the server. Please ask again.")
+	b.Press(".task form button")
 	b.Press(".linger")
 	b.Shows(".pending .phase", "for something to come.")
 	s.Manages("POST", "/tasks/inbox/items", []map[string]any{{"item": "letter 7"}})
