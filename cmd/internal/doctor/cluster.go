@@ -164,12 +164,10 @@ func lookAtNotifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 }
 
 const durability = `
-select current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-  (select count(*) from pg_stat_replication where coalesce(application_name, '') not in ('pg_basebackup', 'pg_receivewal'))::int`
+select current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`
 
 type durable struct {
 	Fsync, FullPages, Commit, Names string
-	Standbys                        int
 }
 
 func lookAtDurability(ctx context.Context, x *examination) ([]Finding, error) {
@@ -184,32 +182,6 @@ func lookAtDurability(ctx context.Context, x *examination) ([]Finding, error) {
 		}
 	}
 	return orFine(found, "what was committed survives a crash (synchronous_commit = %s)", is[0].Commit)
-}
-
-func lookAtStandbys(ctx context.Context, x *examination) ([]Finding, error) {
-	is, err := rowsOf[durable](ctx, x.db, durability)
-	if err != nil {
-		return nil, err
-	}
-	d := is[0]
-	switch {
-	case d.Standbys == 0 && d.Names != "":
-		return one(failed("start the standby, or empty synchronous_standby_names", "synchronous_standby_names is %q, and no standby is connected: every commit waits", d.Names))
-	case d.Standbys == 0:
-		return one(skipped("no standby is connected"))
-	case d.Names == "":
-		return one(warned("set synchronous_standby_names, and leave synchronous_commit on", "%s connected, and commits don't wait for it: a fail-over may forget the last ones, and with them who was blocked or signed out", standing(d.Standbys)))
-	case d.Commit == "off" || d.Commit == "local":
-		return one(warned("set synchronous_commit = on for the role and the database", "synchronous_commit = %s: commits don't wait for the standby, and a fail-over may forget the last ones, and with them who was blocked or signed out", d.Commit))
-	}
-	return one(fine("%s connected, and commits wait for it (synchronous_commit = %s)", standing(d.Standbys), d.Commit))
-}
-
-func standing(n int) string {
-	if n == 1 {
-		return "1 standby is"
-	}
-	return fmt.Sprintf("%d standbys are", n)
 }
 
 const replica = `

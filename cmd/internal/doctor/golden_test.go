@@ -13,10 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/cmd/internal/command"
-	"getwork/cmd/internal/e2e"
 	"getwork/schema/schematest"
 )
 
@@ -71,7 +69,7 @@ func (w *ward) printed(args ...string) (string, error) {
 // and programs read it.
 func TestHealthyAndBroken(t *testing.T) {
 	t.Parallel()
-	server := schematest.OwnServer(t, map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"})
+	server := schematest.OwnServer(t, map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "wal_level": "logical"})
 	other, err := pgx.Connect(t.Context(), server.URL("getwork"))
 	if err != nil {
 		t.Fatal(err)
@@ -107,28 +105,7 @@ func TestHealthyAndBroken(t *testing.T) {
 	w.expect(broken{check: "database", args: []string{"--database-url", strings.Replace(w.url, "secret", "wrong", 1)}, state: Error, says: "password authentication failed"})
 	w.expect(broken{check: "autovacuum", sql: "alter system set autovacuum = off; select pg_reload_conf()", state: Error, says: "autovacuum does not run", mend: "alter table getwork.work reset (autovacuum_enabled); alter system reset autovacuum; select pg_reload_conf()"})
 
-	// Any sender of WAL counts as a standby. This session's commits must not wait for it.
-	w.execute("set synchronous_commit = local")
-	w.expect(broken{check: "standbys", state: Skipped, says: "no standby"})
-	config, err := pgconn.ParseConfig(server.URL("getwork"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.RuntimeParams["replication"] = "true"
-	standby, err := pgconn.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.expect(broken{check: "standbys", state: Warning, says: "1 standby is connected, and commits don't wait for it"})
-	w.expect(broken{check: "standbys", sql: `alter database "DATABASE" set synchronous_commit = local; alter system set synchronous_standby_names = '*'; select pg_reload_conf()`, state: Warning, says: "synchronous_commit = local"})
-	w.expect(broken{check: "standbys", sql: `alter database "DATABASE" reset synchronous_commit`, state: OK, says: "commits wait for it"})
-	_ = standby.Close(t.Context())
-	e2e.Await(t, "the standby is gone", e2e.Soon, func() bool {
-		var n int
-		return w.admin.QueryRow(t.Context(), `select count(*) from pg_stat_replication`).Scan(&n) == nil && n == 0
-	})
-	w.expect(broken{check: "standbys", state: Error, says: "no standby is connected: every commit waits"})
-	w.execute("alter system reset synchronous_standby_names; select pg_reload_conf()")
+	w.standbys()
 }
 
 // A replica that receives nothing, stands still, and cancels long queries.
