@@ -106,6 +106,7 @@ func TestHealthyAndBroken(t *testing.T) {
 	w.expect(broken{check: "autovacuum", sql: "alter system set autovacuum = off; select pg_reload_conf()", state: Error, says: "autovacuum does not run", mend: "alter table getwork.work reset (autovacuum_enabled); alter system reset autovacuum; select pg_reload_conf()"})
 
 	w.standbys()
+	w.slots()
 }
 
 // A replica that receives nothing, stands still, and cancels long queries.

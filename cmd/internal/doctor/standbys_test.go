@@ -76,6 +76,20 @@ func (w *ward) standbys() {
 	w.execute("alter system reset synchronous_standby_names; select pg_reload_conf()")
 }
 
+// slots keep WAL for a reader that confirms nothing, and up to a limit if there is one. What is lost can't be read on.
+func (w *ward) slots() {
+	w.t.Helper()
+	all := func(l *limits) { l.retained = -1 }
+	leave := w.receive("debezium", "START_REPLICATION SLOT s LOGICAL ")
+	w.expect(broken{check: "slots", state: OK, says: "1 replication slot, none without a reader"})
+	w.expect(broken{check: "slots", limits: all, state: Warning, says: "the replication slot s has a reader, and keeps"})
+	leave()
+	w.expect(broken{check: "slots", sql: "select pg_create_physical_replication_slot('p', true)", limits: all, state: Error, says: "until the disk is full"})
+	w.expect(broken{check: "slots", sql: "alter system set max_slot_wal_keep_size = '1MB'; select pg_reload_conf()", limits: all, state: Error, says: "until max_slot_wal_keep_size"})
+	w.expect(broken{check: "slots", sql: "create table bank.some (n int); select pg_switch_wal(); create table bank.more (n int); select pg_switch_wal(); checkpoint", state: Warning, says: "the replication slot p is lost: what read it can't go on", mend: "advice"})
+	w.execute("alter system reset max_slot_wal_keep_size; select pg_reload_conf()")
+}
+
 // receive connects as a receiver of WAL does, and starts to stream unless start is empty. It returns when the server has heard what
 // the receiver has. leave returns when the server no longer knows the receiver.
 func (w *ward) receive(name, start string) (leave func()) {

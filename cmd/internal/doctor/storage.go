@@ -197,13 +197,14 @@ func lookAtTransactionIDs(ctx context.Context, x *examination) (found []Finding,
 }
 
 const slots = `
-select slot_name, active, coalesce(wal_status, ''), coalesce(case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) end, 0)::int8 from pg_replication_slots order by 1`
+select slot_name, active, coalesce(wal_status, ''), current_setting('max_slot_wal_keep_size') <> '-1', coalesce(case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) end, 0)::int8 from pg_replication_slots order by 1`
 
 func lookAtSlots(ctx context.Context, x *examination) (found []Finding, err error) {
 	type slot struct {
 		Name     string
 		Active   bool
 		Status   string
+		Bounded  bool
 		Retained int64
 	}
 	all, err := rowsOf[slot](ctx, x.db, slots)
@@ -211,14 +212,21 @@ func lookAtSlots(ctx context.Context, x *examination) (found []Finding, err erro
 		return nil, err
 	}
 	for _, s := range all {
-		drop := fmt.Sprintf("start what reads it, or execute select pg_drop_replication_slot('%s')", s.Name)
+		drop := fmt.Sprintf("execute select pg_drop_replication_slot('%s')", s.Name)
+		until := "until the disk is full"
+		if s.Bounded {
+			until = "until max_slot_wal_keep_size is reached and the slot is lost"
+		}
 		switch {
 		case s.Status == "lost":
-			found = append(found, warned(drop, "the replication slot %s is lost: what read it must be made anew", s.Name))
-		case !s.Active && s.Retained > x.limits.retained:
-			found = append(found, failed(drop, "nobody reads the replication slot %s, and it keeps %s of WAL, until the disk is full", s.Name, size(s.Retained)))
-		case !s.Active:
-			found = append(found, warned(drop, "nobody reads the replication slot %s: it keeps WAL (%s so far), and may hold vacuum back", s.Name, size(s.Retained)))
+			found = append(found, warned(drop+", and make what read it anew", "the replication slot %s is lost: what read it can't go on", s.Name))
+		case s.Active && s.Retained > x.limits.retained:
+			found = append(found, warned("look for long transactions, and at what reads it: it is slow, or confirms nothing", "the replication slot %s has a reader, and keeps %s of WAL all the same, %s", s.Name, size(s.Retained), until))
+		case s.Active:
+		case s.Retained > x.limits.retained:
+			found = append(found, failed("start what reads it, or "+drop, "nobody reads the replication slot %s, and it keeps %s of WAL, %s", s.Name, size(s.Retained), until))
+		default:
+			found = append(found, warned("start what reads it, or "+drop, "nobody reads the replication slot %s: it keeps WAL (%s so far), and may hold vacuum back", s.Name, size(s.Retained)))
 		}
 	}
 	return orFine(found, "%s, none without a reader", counted(len(all), "replication slot"))
