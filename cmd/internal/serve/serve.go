@@ -1,5 +1,5 @@
-// Package serve runs one node, and has the commands that work on the database without one: migrate and audit. It is the only
-// package that knows all parts of the program.
+// Package serve runs one node. It also has what works on the database without a node: the commands migrate and audit, and
+// [Database.Rights], by which token create --direct writes a token. It is the only package that knows all parts of a node.
 package serve
 
 import (
