@@ -65,15 +65,18 @@ type found struct {
 	at     time.Time // before it was read, by the node's clock
 }
 
-// The rights of a personal token are its role and its owner's; those of a service its role and the service's; those of a
-// terminal are its session's. Deadlines are read as the time that is left, because the node's clock may differ.
+// The rights of a personal token are its role and its owner's; those of a service its role and the service's; those of a terminal
+// are its session's. Deadlines are read as the time that is left, because the node's clock may differ. One of them is the time by
+// which a personal token's owner must log in again. It passes without a change of any row, so the live channels of somebody who has
+// left would go on if it were left out.
 const selectTokens = `
 select a.n, t.id is not null, coalesce(t.id, ''), t.hash, coalesce(t.kind, ''), coalesce(t.principal, 0), coalesce(p.name, ''),
   coalesce(case when t.kind = 'cli' then s.role else t.role end, ''), coalesce(case when t.kind = 'cli' then s.role else p.role end, ''),
   coalesce(case when t.kind = 'cli' then s.admin else t.admin end, false),
   coalesce(case when t.kind = 'cli' then s.groups else p.groups end, '{}'), t.scopes, t.tasks, t.parent,
   coalesce(least(t.expires_at, s.ends_at), 'epoch'), s.idle_at, s.auth_time,
-  coalesce(extract(epoch from least(t.expires_at, s.ends_at, s.idle_at) - clock_timestamp()), 0)::float8,
+  coalesce(extract(epoch from least(t.expires_at, s.ends_at, s.idle_at,
+    case when t.kind = 'personal' and p.kind = 'person' then p.seen_at + $2::bigint * interval '1 microsecond' end) - clock_timestamp()), 0)::float8,
   case
     when t.ended_at is not null or s.ended_at is not null then 'ended'
     when least(t.expires_at, s.ends_at) <= clock_timestamp() then 'expired'

@@ -66,7 +66,7 @@ type Rights struct {
 	Scopes     []string // nil: all that the role may
 	Tasks      []string // nil: all tasks
 
-	Left   time.Duration // until it ends by itself or is idle for too long, by the database's clock
+	Left   time.Duration // until it ends by itself, is idle for too long, or its owner must log in again, by the database's clock
 	EndsAt time.Time     // when it ends whatever its user does; zero: not known, of a proxy
 	IdleAt time.Time     // when a session ends unless its user does something first; zero: it does not
 	AuthAt time.Time     // when they last proved who they are; zero: not known

@@ -228,6 +228,46 @@ func TestSessionsExpire(t *testing.T) {
 	d.look(t, f, EndOver)
 }
 
+// A personal token's live channel ends when its owner has not logged in for so long, though no row changes then, and goes on if the
+// owner has logged in meanwhile.
+func TestOwnersWhoStayAway(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cookie := d.logIn(t, "ann", assign.RoleWorker, "")
+	ann, err := d.session(t, cookie)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := d.CreateToken(t.Context(), NewToken{Label: "script", Scopes: []string{ScopeRead}, Role: ann.Role, By: ann.Principal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.token(t, token); err != nil || r.Left < 719*time.Hour || r.Left > d.OwnerWithin {
+		t.Errorf("after a log-in %s are left, %v; want %s", r.Left, err, d.OwnerWithin)
+	}
+	d.exec(t, "update getwork.principal set seen_at = clock_timestamp() - interval '720 hours' + interval '1 minute'")
+	r, err := d.token(t, token)
+	if r.Left > time.Minute {
+		t.Errorf("a minute before the owner must log in again %s are left", r.Left)
+	}
+	f := d.follow(t, r, err)
+	d.look(t, f, "")
+	reached := func() {
+		for _, l := range d.watch.live[r.Credential] {
+			if l.until.After(time.Now().Add(2 * time.Minute)) {
+				t.Errorf("the live channel is not judged again before %s", l.until)
+			}
+			l.until = time.Now().Add(-time.Second)
+		}
+	}
+	reached()
+	d.exec(t, "update getwork.principal set seen_at = seen_at + interval '1 minute'") // they have logged in, on another node
+	d.look(t, f, "")
+	reached()
+	d.exec(t, "update getwork.principal set seen_at = clock_timestamp() - interval '720 hours'")
+	d.look(t, f, EndOver)
+}
+
 // A node that can't see ends closes its channels after half a minute.
 func TestCutOffNodesPart(t *testing.T) {
 	t.Parallel()
