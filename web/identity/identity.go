@@ -141,8 +141,7 @@ func (c Config) failed(r *http.Request, by string, err error) error {
 	if user == "" {
 		user = "-"
 	}
-	guess := rejection.Why == rights.WhyUnknown || rejection.Why == rights.WhyWrong || strings.HasPrefix(rejection.Why, "jwt-")
-	if guess && c.Failed != nil {
+	if guessed(rejection.Why) && c.Failed != nil {
 		if allowed, after := c.Failed.Allow(from, 1); !allowed {
 			limited := assign.Refuse(assign.RateLimited, "too many credentials from this address were not valid; wait a minute")
 			limited.After = after
@@ -151,6 +150,20 @@ func (c Config) failed(r *http.Request, by string, err error) error {
 	}
 	c.Log.Info("auth", "outcome", "refused", "method", by, "user", user, "reason", rejection.Why, "address", from.String())
 	return err
+}
+
+// guessed reports whether a credential with this fault may be one of many that somebody tries out. Of access tokens these are not:
+// one whose time is over, or has not come, because all programs at an address may renew theirs at that moment, and a program that
+// is answered 429 waits instead; and one whose signature was verified before its name or groups were read. Nobody verifies the
+// signature of the former, so a forged one is never limited. It costs no query and no fetch of keys, only its line in the log.
+func guessed(why string) bool {
+	switch why {
+	case rights.WhyUnknown, rights.WhyWrong:
+		return true
+	case "jwt-expired", "jwt-not-yet":
+		return false
+	}
+	return strings.HasPrefix(why, "jwt-") && !strings.HasPrefix(why, "jwt-name-") && !strings.HasPrefix(why, "jwt-groups")
 }
 
 func (c Config) count(method, outcome string) {

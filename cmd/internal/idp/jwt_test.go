@@ -3,7 +3,11 @@ package idp
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +15,8 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/web"
+	"getwork/web/identity"
 	"getwork/web/identity/oidc"
 )
 
@@ -155,6 +161,52 @@ func TestJWT(t *testing.T) {
 		if oidc.CheckAlgorithms(bad) == nil {
 			t.Errorf("--jwt-algs %v is accepted", bad)
 		}
+	}
+}
+
+// A program whose good token has expired is told so each time, however many programs at its address are, and so is one whose token
+// names no groups. Neither is a guess. Tokens that nobody signed are guesses.
+func TestGoodTokensAreNoGuesses(t *testing.T) {
+	t.Parallel()
+	d := open(t, options{})
+	programs := &identity.Programs{JWT: d.judge(func(c *oidc.JWTConfig) { c.NameClaim = path(t, "name") })}
+	identify := identity.Config{Log: slog.New(slog.DiscardHandler), Failed: web.NewAddressLimit(30), JWT: programs.Judge,
+		Address: func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") }}.Identify()
+	call := func(raw string) (limited, refused int) {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/me", nil)
+		r.Header.Set("Authorization", "Bearer "+raw)
+		for range 50 {
+			switch _, err := identify(r); {
+			case assign.IsRefusal(err, assign.Unauthenticated):
+				refused++
+			case assign.IsRefusal(err, assign.RateLimited):
+				limited++
+			default:
+				t.Fatal(err)
+			}
+		}
+		return limited, refused
+	}
+	fetched := d.idp.Calls("/jwks")
+	past, ahead := time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Minute).Unix()
+	for name, claims := range map[string]map[string]any{
+		"expired":       {"iat": past, "exp": past + 60},
+		"not yet":       {"nbf": ahead},
+		"no groups":     {"groups": nil},
+		"another group": {"groups": many(201)},
+		"no name":       {"name": nil},
+	} {
+		raw := d.idp.Sign("at+jwt", program(func(c map[string]any) { c["name"] = "batch"; maps.Copy(c, claims) }))
+		if limited, refused := call(raw); limited != 0 || refused != 50 {
+			t.Errorf("%s: of 50 calls %d were refused, and %d limited", name, refused, limited)
+		}
+	}
+	if limited, _ := call(swapped(d.idp.Sign("at+jwt", program(nil)))); limited < 15 || limited > 20 {
+		t.Errorf("%d of 50 guesses were limited, want 20", limited)
+	}
+	if n := d.idp.Calls("/jwks"); n != fetched {
+		t.Errorf("keys were fetched %d times", n-fetched)
 	}
 }
 
