@@ -67,6 +67,9 @@ func (c Config) identify(r *http.Request) (*web.Caller, error) {
 	}
 	by, got, err := c.credential(r)
 	if err != nil {
+		if by == "proxy" && !c.needed(r) {
+			return nil, err // a load balancer probes past the proxy: that is no log-in
+		}
 		return nil, c.failed(r, by, err)
 	}
 	if got == nil {

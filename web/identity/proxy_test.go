@@ -19,7 +19,7 @@ import (
 const proxySecret = "0123456789abcdef0123456789abcdef"
 
 // behind starts a node that believes a proxy at these addresses.
-func behind(t *testing.T, trusted string) *station {
+func behind(t *testing.T, trusted string, change ...func(*Config)) *station {
 	t.Helper()
 	var p *Proxy
 	n := start(t, func(c *Config) {
@@ -27,6 +27,9 @@ func behind(t *testing.T, trusted string) *station {
 			UserHeader: "X-Forwarded-User", GroupsHeader: "X-Forwarded-Groups",
 			Rules: grants.Rules{Grants: []grants.Grant{{Role: "manager", Group: "chiefs"}, {Role: "worker", Group: "desk"}, {Role: "admin", Group: "it"}}, TaskGroups: "all"}}
 		c.Proxy = p.Named
+		for _, f := range change {
+			f(c)
+		}
 	})
 	own := *n
 	own.Server = httptest.NewServer(p.Handler(n.Config.Handler))
@@ -125,6 +128,27 @@ func TestProxyHeaders(t *testing.T) {
 	status, answer := n.call(t, "POST", "/api/v1/tokens", `{"label":"x","scopes":["manage"]}`, asked("Zoë", "chiefs")...)
 	if status != 401 || strings.Contains(answer, "log_in") {
 		t.Errorf("a token that manages: %d %s", status, answer)
+	}
+}
+
+// A load balancer's probe comes without the proxy, each few seconds. It is no log-in that was refused.
+func TestProbesBehindAProxy(t *testing.T) {
+	t.Parallel()
+	var counted []string
+	n := behind(t, "192.0.2.0/24", func(c *Config) {
+		c.Count = func(method, outcome string) { counted = append(counted, method+" "+outcome) }
+	})
+	for _, probe := range []string{"/livez", "/readyz"} {
+		if status, answer := n.call(t, "GET", probe, ""); status != 200 {
+			t.Errorf("%s: %d %s", probe, status, answer)
+		}
+	}
+	if log := n.log.String(); len(counted) != 0 || strings.Contains(log, "msg=auth ") {
+		t.Errorf("the probes are counted as %q, and the log is\n%s", counted, log)
+	}
+	n.call(t, "GET", "/api/v1/me", "")
+	if log := n.log.String(); len(counted) != 1 || counted[0] != "proxy peer" || strings.Count(log, "msg=auth ") != 1 || !strings.Contains(log, "reason=peer") {
+		t.Errorf("a call is counted as %q, and the log is\n%s", counted, log)
 	}
 }
 
