@@ -72,8 +72,9 @@ type Begun struct {
 	Ends   time.Time
 }
 
-// Begin makes a session, and ends the browser's former one. Otherwise somebody could plant a session of their own in another
-// user's browser. Requests that the same user has waiting move to the new session.
+// Begin makes a session, and ends the browser's former one. Otherwise somebody could plant a session of their own in another user's
+// browser. The user's requests that wait under a session that this one replaces move to it. Those that wait under another session
+// of theirs, such as one in another browser, stay there: a log-out there cancels what was asked there.
 //
 // It refuses somebody who is blocked or whose name can't be used ([assign.Forbidden]), whose name somebody else has
 // ([assign.NameTaken]), or whom the provider has logged out meanwhile ([assign.LogInFailed]).
@@ -141,8 +142,9 @@ func (g *Registry) Begin(ctx context.Context, in LogIn) (begun Begun, err error)
 }
 
 // replace ends the sessions that a log-in replaces, with their terminals' tokens, and returns an act for each session. It moves the
-// person's own requests to the new session. It returns the credentials of whoever used the browser before, so that the caller cancels
-// their requests. others are further credentials whose requests the caller changes afterwards.
+// requests that wait under those of them that are the person's own to the new session. It returns the credentials of whoever used
+// the browser before, so that the caller cancels their requests. others are further credentials whose requests the caller changes
+// afterwards.
 //
 // replace first locks the requests under all these credentials, in the order of their ids, as rounds do. If the log-in locked some of
 // them now and some later, it and a round could wait for each other; PostgreSQL might then end the round, and its run's result would
