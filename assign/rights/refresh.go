@@ -31,9 +31,13 @@ type Claim struct {
 // committed before the provider is asked, so no connection is held meanwhile. It skips a row that another node is claiming: by the end
 // of a wait that node has it. If the node dies, the claim runs out, and another node asks. As an array the inner query is executed
 // once; as a list to look into it might be executed again for each session, and claim more than it should.
+//
+// The claim lasts until its node has asked, which takes 8 s at most, and has then tried for a minute to store the answer. If it ran
+// out before, and the database came back after a while, another node could be the first to claim, and would use a token that the
+// provider has replaced.
 const claimRefresh = `
 update getwork.session s
-set refreshing_until = clock_timestamp() + interval '10 seconds'
+set refreshing_until = clock_timestamp() + interval '75 seconds'
 from getwork.principal p
 where p.id = s.principal and s.id = any(array(
   select c.id from getwork.session c
@@ -44,8 +48,9 @@ where p.id = s.principal and s.id = any(array(
   for update skip locked))
 returning s.id, s.public_id, p.sub, s.refresh, (extract(epoch from clock_timestamp() - s.refreshed_at) * 1000000)::bigint, s.refreshing_until, s.principal`
 
-// ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes. A claim lasts ten
-// seconds; within that time the caller asks the provider, and then calls Refreshed, Unrefreshed, or what ends the session.
+// ClaimRefresh claims at most so many sessions that are in use on this node and were not confirmed for ten minutes. A claim lasts
+// 75 s; within that time the caller asks the provider, and then calls Refreshed, Unrefreshed, or what ends the session, until one
+// succeeds.
 func (w *Watch) ClaimRefresh(ctx context.Context, most int) (claims []Claim, err error) {
 	credentials := w.uses.lately(refreshEvery)
 	w.mu.Lock()
@@ -104,8 +109,9 @@ set refresh = coalesce($3, refresh), refreshing_until = clock_timestamp() + inte
 where id = $1 and refreshing_until = $2 and ended_at is null`
 )
 
-// Refreshed stores what the provider said of a claimed session: the new refresh token (nil: the old one stays), and the rights, which
-// the user's principal gets, too. If the claim was lost or the session has ended, it stores nothing and returns nil.
+// Refreshed stores what the provider said of a claimed session: the new refresh token (nil: the old one stays), and the rights,
+// which the user's principal gets, too. If the claim was lost or the session has ended, it stores nothing and returns nil. So it
+// may be repeated after an error, even if it has committed.
 func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entry) error {
 	return g.changeTelling(ctx, func(tx pgx.Tx) (*audit.Act, []string, []notify.Change, error) {
 		groups := append([]string{}, e.Groups...)
@@ -127,7 +133,8 @@ func (g *Registry) Refreshed(ctx context.Context, c Claim, sealed []byte, e Entr
 	})
 }
 
-// Unrefreshed records that the provider did not answer about a claimed session. sealed is a new refresh token; nil: the old one stays.
+// Unrefreshed records that the provider did not answer about a claimed session. sealed is a new refresh token; nil: the old one
+// stays. It may be repeated as Refreshed may.
 func (g *Registry) Unrefreshed(ctx context.Context, c Claim, sealed []byte) error {
 	if _, err := g.DB.Exec(ctx, g.SQL(postponeRefresh), c.ID, c.until, sealed); err != nil {
 		return fmt.Errorf("put a refresh off: %w", err)

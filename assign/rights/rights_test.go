@@ -442,6 +442,10 @@ func TestRefreshIsClaimed(t *testing.T) {
 	if c := claims(); len(c) != 0 {
 		t.Error("claimed twice")
 	}
+	d.exec(t, "update getwork.session set refreshing_until = refreshing_until - interval '68 seconds'") // 8 s to ask, and a minute to store
+	if c := claims(); len(c) != 0 {
+		t.Error("claimed while its node may still be storing the answer")
+	}
 	d.exec(t, "update getwork.session set refreshing_until = clock_timestamp() - interval '1 second'") // that node has died
 	second := claims()
 	if len(second) != 1 {
@@ -469,6 +473,13 @@ func TestRefreshIsClaimed(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 	d.look(t, f, EndChanged)
+	// A node that did not hear of its commit tries again.
+	if err := d.Refreshed(t.Context(), third[0], []byte("again"), e); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Unrefreshed(t.Context(), third[0], []byte("again")); err != nil {
+		t.Fatal(err)
+	}
 	if n := d.count(t, "select count(*) from getwork.session where refresh = 'next' and refreshing_until is null"); n != 1 {
 		t.Error("the next refresh token was not stored")
 	}

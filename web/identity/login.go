@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
 	"getwork/assign/pg"
@@ -124,31 +123,69 @@ func (l *LogIns) refreshSome(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var g errgroup.Group
+	var asking sync.WaitGroup
 	for _, c := range claims {
-		g.Go(func() error { return l.refresh(ctx, c) })
+		asking.Go(func() { l.refresh(ctx, c) })
 	}
-	return len(claims), g.Wait()
+	asking.Wait()
+	return len(claims), nil
 }
 
 // refresh asks about one session, and stores or ends it. A refresh token that the provider has changed is stored whatever else
 // it said, and also when the node ends meanwhile: the old one would be taken for a thief's.
-func (l *LogIns) refresh(ctx context.Context, c rights.Claim) error {
+func (l *LogIns) refresh(ctx context.Context, c rights.Claim) {
 	ctx = context.WithoutCancel(ctx)
 	said, err := l.Provider.Refresh(ctx, c.Sealed, c.ID, c.Sub)
-	if err == nil {
-		return l.Rights.Refreshed(ctx, c, said.Sealed, entryOf(said.Login))
-	}
+	write := func(ctx context.Context) error { return l.Rights.Unrefreshed(ctx, c, said.Sealed) }
 	var f *oidc.Failure
-	if errors.As(err, &f) {
+	switch {
+	case err == nil:
+		write = func(ctx context.Context) error { return l.Rights.Refreshed(ctx, c, said.Sealed, entryOf(said.Login)) }
+	case errors.As(err, &f):
 		l.Log.Info("auth", "outcome", "refused", "method", "refresh", "user", "-", "reason", f.Reason, "session", c.PublicID)
-		if f.Sub != "" {
-			return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, f.Sub, "refresh")
-		}
-		if f.Ends || c.Age > l.Stale {
-			_, err = l.Rights.End(ctx, rights.Ending{By: "refresh", PublicID: c.PublicID})
-			return err
+		switch {
+		case f.Sub != "":
+			write = func(ctx context.Context) error {
+				return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, f.Sub, "refresh")
+			}
+		case f.Ends || c.Age > l.Stale:
+			write = func(ctx context.Context) error {
+				_, err := l.Rights.End(ctx, rights.Ending{By: "refresh", PublicID: c.PublicID})
+				return err
+			}
 		}
 	}
-	return l.Rights.Unrefreshed(ctx, c, said.Sealed)
+	l.store(ctx, c, write)
+}
+
+const (
+	storeTry  = 10 * time.Second       // one try; longer than a statement waits for a lock
+	storeRest = 100 * time.Millisecond // before the second try; longer each time
+)
+
+// store writes what the provider said. It tries again for a minute, also while the node shuts down, because nobody can ask a second
+// time: the provider has changed the refresh token, and if the old one came again, it would end the session. The claim lasts longer
+// than that, so no other node shows the old token meanwhile. A try may have committed although it failed. The next one then finds
+// that the claim is over, as it does if another node has claimed the session since, and changes nothing.
+func (l *LogIns) store(ctx context.Context, c rights.Claim, write func(context.Context) error) {
+	ctx, cancel := pg.Detached(ctx)
+	defer cancel()
+	var limit pg.LogLimiter
+	for rest := storeRest; ; rest = min(2*rest, time.Second) {
+		within, tried := context.WithTimeout(ctx, storeTry)
+		err := write(within)
+		tried()
+		if err == nil {
+			return
+		}
+		if facts := limit.Again("store", err); facts != nil {
+			l.Log.Warn("store what the identity provider said of a session; it is tried again", append(facts, "session", c.PublicID)...)
+		}
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+			l.Log.Warn("what the identity provider said of a session is lost; its user may have to log in again", "session", c.PublicID, "error", err)
+			return
+		}
+	}
 }

@@ -233,7 +233,7 @@ func TestRefreshFollowsTheProvider(t *testing.T) {
 	timeout.Await(t, "the provider is asked in vain", func() bool {
 		b.me(at) // it is in use
 		var asked bool
-		_ = db.QueryRow(t.Context(), "select refreshing_until > clock_timestamp() + interval '30 seconds' from getwork.session").Scan(&asked)
+		_ = db.QueryRow(t.Context(), "select refreshing_until - clock_timestamp() between interval '30 seconds' and interval '1 minute' from getwork.session").Scan(&asked)
 		return asked
 	})
 	if user, _, _, _ := b.me(at); user != "Oliver" {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"getwork/cmd/internal/idp"
+	"getwork/cmd/internal/proxy"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
@@ -148,6 +150,90 @@ func TestRefreshesOfACrowd(t *testing.T) {
 	}
 	if _, most, tokens, twice := seen.figures(); most > crowdNodes*atOncePerOne || tokens != crowd || twice != 0 {
 		t.Errorf("the provider saw %d refresh tokens, %d of them twice, and %d calls at once", tokens, twice, most)
+	}
+}
+
+// The database goes away when the provider has just changed a session's refresh token, and comes back, for a node that goes on and
+// for one that shuts down. The new token is stored, so the next refresh succeeds. The provider never sees the old one again.
+func TestRefreshOutlivesTheDatabase(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	for name, ends := range map[string]bool{"the node goes on": false, "the node ends": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.Plain(t)
+			target, err := proxy.Target(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			way, err := proxy.Start(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(way.Close)
+			through, err := way.URL(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := newBankOf(t, nil, Command{DatabaseURL: through})
+			t.Cleanup(way.Heal) // or a node that ends would wait for its database
+			b := newBrowser(t)
+			b.logIn(at, "0001", "/")
+			session := b.cookies["__Host-getwork-"+port(at.url)]
+			if status, err := at.use(plain, session); status != 200 { // so that it is in use there
+				t.Fatal(status, err)
+			}
+			db, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close(context.WithoutCancel(t.Context()))
+			refreshed := func(n running) {
+				t.Helper()
+				timeout.Await(t, "the session is refreshed", func() bool {
+					_, _ = n.use(plain, session)
+					var done, ended bool
+					err := db.QueryRow(t.Context(), "select refreshed_at > clock_timestamp() - interval '10 minutes', ended_at is not null from getwork.session").Scan(&done, &ended)
+					if err == nil && ended {
+						t.Fatal("the session has ended")
+					}
+					return err == nil && done
+				})
+			}
+			age := func() {
+				t.Helper()
+				if _, err := db.Exec(t.Context(), "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'"); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
+			close(seen.open)
+			cut := sync.OnceFunc(func() { way.Refuse(true); way.Cut() })
+			at.idp.Set(idp.Wrong{Before: seen.before, Token: func(map[string]any) { cut() }})
+			age()
+			timeout.Await(t, "the node can't store the answer", func() bool {
+				return at.said("store what the identity provider said of a session; it is tried again") > 0
+			})
+			if ends {
+				at.end()
+				timeout.Await(t, "the node shuts down", func() bool { return at.said("shutting down") > 0 })
+			}
+			way.Heal()
+			refreshed(at.running)
+			next := at.running
+			if ends {
+				next = at.beside(t, Command{DatabaseURL: url})
+			}
+			age()
+			refreshed(next)
+			if _, _, tokens, twice := seen.figures(); tokens != 2 || twice != 0 {
+				t.Errorf("the provider saw %d refresh tokens, %d of them twice; want 2 once", tokens, twice)
+			}
+			if status, err := next.use(plain, session); status != 200 {
+				t.Errorf("a call afterwards: %d, %v", status, err)
+			}
+		})
 	}
 }
 

@@ -23,6 +23,7 @@ type running struct {
 	log     *lines
 
 	database string
+	end      context.CancelFunc // shuts it down; the test does not wait until it has ended
 }
 
 // lines is what a node says.
@@ -68,7 +69,7 @@ func runs(t *testing.T, c Command) running {
 		_ = said.CloseWithError(errors.Join(err, io.EOF))
 		ended <- err
 	}()
-	r := running{database: c.DatabaseURL, log: &lines{}}
+	r := running{database: c.DatabaseURL, log: &lines{}, end: end}
 	text := bufio.NewScanner(out)
 	for r.url == "" && text.Scan() {
 		r.log.add(t, text.Text())

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// refreshWithin is how long a refresh may take. The claim on the session lasts ten seconds, and another node that refreshed beside
-// this one would use the same token, for which the provider ends the session.
+// refreshWithin is how long a refresh may take. The claim on the session lasts 75 s, of which a minute is for storing the answer.
+// Another node that refreshed beside this one would use the same token, for which the provider ends the session.
 const refreshWithin = 8 * time.Second
 
 // Renewal is what the provider said of a session.
