@@ -40,7 +40,12 @@ type desk struct {
 
 func newDesk(t *testing.T, answer http.HandlerFunc) *desk {
 	t.Helper()
-	db, err := pgxpool.New(t.Context(), schematest.URL(t))
+	return newDeskOn(t, schematest.URL(t), answer)
+}
+
+func newDeskOn(t *testing.T, url string, answer http.HandlerFunc) *desk {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,7 @@ type Sender struct {
 	Config
 	client  client
 	results chan struct{} // bounds the connections that results take from the engine's own
+	at      time.Time     // when Run looked last, by the database's clock
 
 	mu   sync.Mutex
 	busy map[int64]bool // hooks to which this node sends just now
@@ -110,12 +111,13 @@ func (s *Sender) Run(ctx context.Context) error {
 	sending.Go(func() { s.runTidy(ctx) })
 	for {
 		every := restEvery
-		used, err := s.used(ctx)
+		used, at, err := s.used(ctx)
+		s.warn(ctx, err)
 		if used {
 			every = pollEvery
-			err = s.round(ctx, &sending, freed)
+			s.warn(ctx, s.heal(ctx, at))
+			s.warn(ctx, s.round(ctx, &sending, freed))
 		}
-		s.warn(ctx, err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -125,16 +127,17 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-const anyHooks = `select exists (select from getwork.hook) or exists (select from getwork.hook_event)`
+const anyHooks = `select exists (select from getwork.hook) or exists (select from getwork.hook_event), clock_timestamp()`
 
-// used reports whether there are hooks, or events of former ones. Without any an idle node asks for no more.
-func (s *Sender) used(ctx context.Context) (used bool, err error) {
+// used reports whether there are hooks, or events of former ones, and what the database's clock shows. Without any an idle node asks
+// for no more.
+func (s *Sender) used(ctx context.Context) (used bool, at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease/2)
 	defer cancel()
-	if err := s.DB.QueryRow(ctx, s.sql(anyHooks)).Scan(&used); err != nil {
-		return false, fmt.Errorf("look for web hooks: %w", err)
+	if err := s.DB.QueryRow(ctx, s.sql(anyHooks)).Scan(&used, &at); err != nil {
+		return false, at, fmt.Errorf("look for web hooks: %w", err)
 	}
-	return used, nil
+	return used, at, nil
 }
 
 func (s *Sender) warn(ctx context.Context, err error) {
@@ -246,6 +249,8 @@ func (s *Sender) handBack(ctx context.Context, e event) {
 
 // The result counts only if no other node has begun again meanwhile.
 const (
+	backOff = `least(interval '5 seconds' * 4 ^ least(attempts - 1, 10), interval '8 hours')` // of an event that failed
+
 	// A success of one event does not end the wait that another one's failure began while both were under way: the receiver may
 	// have asked to be left alone.
 	writeDelivered = `
@@ -262,7 +267,7 @@ update getwork.hook h set failures = 0, retry_at = null from over where h.id = o
 with failed as (
   update getwork.hook_event
   set status = nullif($3, 0), error = $4,
-      next_at = clock_timestamp() + least(interval '5 seconds' * 4 ^ least(attempts - 1, 10), interval '8 hours') * (1 + random() / 5)
+      next_at = clock_timestamp() + ` + backOff + ` * (1 + random() / 5)
   where id = $1 and attempts = $2 and state = 'waiting'
   returning hook_id
 )

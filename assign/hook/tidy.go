@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-
-	"getwork/assign/pg"
 )
 
 const keepDelivered = 7 * 24 * time.Hour
@@ -51,7 +47,7 @@ with recursive present as (
 delete from getwork.hook_event e using old where e.id = old.id`
 
 	oldestEvent = `
-select coalesce(extract(epoch from clock_timestamp() - (select min(since) from getwork.hook_event where state = 'waiting')), 0)::float8`
+select greatest(0, extract(epoch from clock_timestamp() - (select min(since) from getwork.hook_event where state = 'waiting')))::float8`
 )
 
 // runTidy tidies from time to time. Sending doesn't wait for it: millions of old events take a while.
@@ -70,24 +66,17 @@ func (s *Sender) runTidy(ctx context.Context) {
 func (s *Sender) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	switch used, err := s.used(ctx); {
+	switch used, _, err := s.used(ctx); {
 	case err != nil:
 		return err
 	case !used:
 		s.Oldest.Store(0)
 		return nil
 	}
-	run := func(statement string, args ...any) (all int64, err error) { // in small batches, as the engine's
-		for n := int64(1); n > 0 && err == nil; all += n {
-			err = pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
-				tag, err := tx.Exec(ctx, s.sql(statement), args...)
-				n = tag.RowsAffected()
-				return err
-			})
-		}
-		return all, err
+	if _, err := s.repeat(ctx, healRecorded); err != nil {
+		return fmt.Errorf("find events of a time to come: %w", err)
 	}
-	buried, err := run(buryEvents, giveUp.Microseconds())
+	buried, err := s.repeat(ctx, buryEvents, giveUp.Microseconds())
 	if err != nil {
 		return fmt.Errorf("give up events that were not delivered: %w", err)
 	}
@@ -96,11 +85,11 @@ func (s *Sender) tidy(ctx context.Context) error {
 		s.Log.Warn("events were not delivered within three days; send them again with getwork webhook redrive", "events", buried)
 	}
 	for state, keep := range map[string]time.Duration{"delivered": min(keepDelivered, s.Retention), "dead": s.Retention} {
-		if _, err := run(removeEvents, state, keep.Microseconds()); err != nil {
+		if _, err := s.repeat(ctx, removeEvents, state, keep.Microseconds()); err != nil {
 			return fmt.Errorf("remove old events: %w", err)
 		}
 	}
-	if _, err := run(removeOrphans); err != nil {
+	if _, err := s.repeat(ctx, removeOrphans); err != nil {
 		return fmt.Errorf("remove events of deleted web hooks: %w", err)
 	}
 	var oldest float64
