@@ -74,12 +74,14 @@ type event struct {
 func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
 
 // claimEvents repeats the index's conditions. A hook that has failed is tried with one event. The lock reads the row again, so
-// an event that another node has just claimed is not due any more. Tests (task 0) don't wait for each other.
+// an event that another node has just claimed is not due any more. Tests (task 0) don't wait for each other. The hooks come in another
+// order each time: in the table's, the first ones would take all places for as long as they have more than they can send.
 const claimEvents = `
 with hooks as materialized (
   select h.id, case when h.failures > 0 then 1 else $2::bigint end as most
   from getwork.hook h
   where h.id <> all ($1::bigint[]) and (h.retry_at is null or h.retry_at <= clock_timestamp())
+  order by random()
 ), due as materialized (
   select e.id
   from hooks h
