@@ -27,7 +27,7 @@ const maxHooks = 100 // in all: every event is compared with each
 
 const (
 	// Whoever makes a hook and whoever deletes one wait for each other: otherwise the last might switch the triggers off that
-	// the first relies on. Senders only read the table, or update a row for a moment.
+	// the first relies on. The results of all hooks wait, too, so nothing that takes long may be done under this lock.
 	lockHooks = `lock table getwork.hook in share row exclusive mode`
 
 	countHooks = `select count(*) from getwork.hook`
@@ -160,62 +160,37 @@ func refusalOr(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Which says which hooks a list has; the zero value: none.
-type Which struct {
-	Tasks  []string // of these tasks; nil: of all
-	Global bool     // those that are told of all tasks; ignored if Tasks is not nil
-	Own    bool     // those of one task
-}
-
-const listHooks = `
-select h.id, s.name, h.url, h.events, h.created_at, h.created_by, case when h.former_until > clock_timestamp() then h.former_until end, h.failures, h.retry_at,
-  (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'waiting' limit 1000) e),
-  (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'dead' limit 1000) e)
-from getwork.hook h
-left join getwork.task_state s on s.task_id = h.task_id
-where case when h.task_id is null then $2 else $3 and ($1::text[] is null or s.name = any ($1) and s.deleted_at is null) end
-order by h.id`
-
-// List returns hooks, oldest first. Counts of deliveries stop at 1000.
-func (g *Registry) List(ctx context.Context, which Which) ([]assign.Webhook, error) {
-	rows, err := g.DB.Query(ctx, g.sql(listHooks), which.Tasks, which.Global && which.Tasks == nil, which.Own)
-	if err != nil {
-		return nil, fmt.Errorf("list web hooks: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w assign.Webhook, err error) {
-		err = row.Scan(&w.ID, &w.Task, &w.URL, &w.Events, &w.CreatedAt, &w.CreatedBy, &w.FormerUntil, &w.Failures, &w.RetryAt, &w.Waiting, &w.Dead)
-		w.CreatedAt, w.FormerUntil, w.RetryAt = w.CreatedAt.UTC(), assign.UTC(w.FormerUntil), assign.UTC(w.RetryAt)
-		return w, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list web hooks: %w", err)
-	}
-	return all, nil
-}
-
 const findHook = `
 select s.name, h.task_id is null
 from getwork.hook h left join getwork.task_state s on s.task_id = h.task_id
 where h.id = $1`
 
-// change finds a hook, asks whether the caller may change it, and does so in one transaction. f may run more than once.
+// change finds a hook, asks whether the caller may change it, and does so in one transaction. f may run more than once. It begins with
+// an update of the hook's row, which is the lock, and returns [pgx.ErrNoRows] if somebody has deleted the hook meanwhile. A select for
+// update before it could deadlock with who deletes the hook: the update waits for the lock of lockHooks.
 // [assign.NotFound]: there is no such hook.
-func (g *Registry) change(ctx context.Context, id int64, act string, may May, f func(pgx.Tx, time.Duration) (detail map[string]any, err error)) error {
-	err := g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
-		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {
-			return err
-		}
-		task, err := g.find(ctx, tx, id, may)
-		if err != nil {
-			return err
-		}
-		detail, err := f(tx, wait)
-		if err != nil {
-			return err
-		}
-		return g.audit(ctx, tx, act, id, task, detail)
-	})
+func (g *Registry) change(ctx context.Context, id int64, act string, may May, f func(pgx.Tx) (detail map[string]any, err error)) error {
+	err := pg.Transact(ctx, g.DB, func(tx pgx.Tx) error { return g.changeIn(ctx, tx, id, act, may, f) })
 	return refusalOr(err, act)
+}
+
+func (g *Registry) changeIn(ctx context.Context, tx pgx.Tx, id int64, act string, may May, f func(pgx.Tx) (detail map[string]any, err error)) error {
+	task, err := g.find(ctx, tx, id, may)
+	if err != nil {
+		return err
+	}
+	detail, err := f(tx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return noHook(id)
+	}
+	if err != nil {
+		return err
+	}
+	return g.audit(ctx, tx, act, id, task, detail)
+}
+
+func noHook(id int64) error {
+	return assign.Refuse(assign.NotFound, "there is no web hook %d; GET /api/v1/webhooks lists them", id)
 }
 
 // May refuses callers who may not do something with a hook. global: it is told of all tasks.
@@ -227,7 +202,7 @@ func (g *Registry) find(ctx context.Context, db interface {
 	var global bool
 	err = db.QueryRow(ctx, g.sql(findHook), id).Scan(&task, &global)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, assign.Refuse(assign.NotFound, "there is no web hook %d; GET /api/v1/webhooks lists them", id)
+		return nil, noHook(id)
 	}
 	if err != nil {
 		return nil, err
@@ -247,27 +222,47 @@ returning former_until`
 
 	// It goes before all others, at once, even if the hook waits after a failure.
 	insertTest = `
-with awake as (update getwork.hook set failures = 0, retry_at = null where id = $1)
+with awake as (update getwork.hook set failures = 0, retry_at = null where id = $1 returning id)
 insert into getwork.hook_event (hook_id, task_id, type, body, next_at)
-values ($1, 0, 'webhook.test', json_build_object('type', 'webhook.test', 'timestamp', getwork.json_time(clock_timestamp()), 'data', json_build_object('webhook', $1::bigint::text)), '-infinity')
+select id, 0, 'webhook.test', json_build_object('type', 'webhook.test', 'timestamp', getwork.json_time(clock_timestamp()), 'data', json_build_object('webhook', id::text)), '-infinity'
+from awake
 returning id`
 
-	// The hook is tried again at once, too.
+	wakeHook = `update getwork.hook set failures = 0, retry_at = null where id = $1 returning id`
+
+	// A sender may be writing how the last attempt at a dead event ended. Whoever waited for it could deadlock: it then updates the
+	// hook's row.
 	redriveEvents = `
-with awake as (update getwork.hook set failures = 0, retry_at = null where id = $1)
-update getwork.hook_event
-set state = 'waiting', ended_at = null, attempts = 0, status = null, error = null, since = clock_timestamp(), next_at = clock_timestamp()
-where hook_id = $1 and state = 'dead' and ($2::bigint[] is null or id = any ($2))`
+with dead as materialized (
+  select id from getwork.hook_event
+  where hook_id = $1 and state = 'dead' and ($2::bigint[] is null or id = any ($2)) and id > $3
+  order by id
+  limit $4
+  for update skip locked
+), again as (
+  update getwork.hook_event e
+  set state = 'waiting', ended_at = null, attempts = 0, status = null, error = null, since = clock_timestamp(), next_at = clock_timestamp()
+  from dead where e.id = dead.id
+  returning e.id
+)
+select count(*), coalesce(max(id), 0) from again`
 )
 
 // Delete deletes a hook. Events that wait for it are not sent any more.
 func (g *Registry) Delete(ctx context.Context, id int64, may May) error {
-	return g.change(ctx, id, "webhook.delete", may, func(tx pgx.Tx, wait time.Duration) (map[string]any, error) {
-		if _, err := tx.Exec(ctx, g.sql(deleteHook), id); err != nil {
-			return nil, err
+	const act = "webhook.delete"
+	err := g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
+		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {
+			return err
 		}
-		return nil, g.switchTriggers(ctx, tx, wait)
+		return g.changeIn(ctx, tx, id, act, may, func(tx pgx.Tx) (map[string]any, error) {
+			if _, err := tx.Exec(ctx, g.sql(deleteHook), id); err != nil {
+				return nil, err
+			}
+			return nil, g.switchTriggers(ctx, tx, wait)
+		})
 	})
+	return refusalOr(err, act)
 }
 
 // KeepMost is how long a former secret may go on signing.
@@ -279,7 +274,7 @@ func (g *Registry) Rotate(ctx context.Context, id int64, keep time.Duration, may
 		return "", nil, assign.RefuseField("keep", `keep is a duration from "0s" to %q`, assign.Duration(KeepMost))
 	}
 	key, secret := newSecret()
-	err = g.change(ctx, id, "webhook.rotate", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
+	err = g.change(ctx, id, "webhook.rotate", may, func(tx pgx.Tx) (map[string]any, error) {
 		return map[string]any{"keep": assign.Duration(keep)}, tx.QueryRow(ctx, g.sql(rotateHook), id, key, keep.Microseconds()).Scan(&formerUntil)
 	})
 	return secret, assign.UTC(formerUntil), err
@@ -287,51 +282,36 @@ func (g *Registry) Rotate(ctx context.Context, id int64, keep time.Duration, may
 
 // Test has a hook told of a test, and returns the delivery's id.
 func (g *Registry) Test(ctx context.Context, id int64, may May) (delivery int64, err error) {
-	err = g.change(ctx, id, "webhook.test", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
+	err = g.change(ctx, id, "webhook.test", may, func(tx pgx.Tx) (map[string]any, error) {
 		return nil, tx.QueryRow(ctx, g.sql(insertTest), id).Scan(&delivery)
 	})
 	return delivery, err
 }
 
-// Redrive sends dead events again: the named ones, or all.
+// redriveReserve is for the answer, and for a batch that waits for the audit: with less time left no batch begins.
+const redriveReserve = 5 * time.Second
+
+// Redrive sends dead events again: the named ones, or all. Each batch has a transaction and a row of the audit of its own, and stays if
+// the time of ctx is up. If fewer than [assign.RedriveBatch] are returned, none is left; otherwise the caller repeats the call.
 func (g *Registry) Redrive(ctx context.Context, id int64, events []int64, may May) (n int64, err error) {
-	err = g.change(ctx, id, "webhook.redrive", may, func(tx pgx.Tx, _ time.Duration) (map[string]any, error) {
-		tag, err := tx.Exec(ctx, g.sql(redriveEvents), id, events)
-		n = tag.RowsAffected()
-		return map[string]any{"named": events != nil, "count": n}, err
-	})
-	return n, err
-}
-
-const listDeliveries = `
-select id, 'msg_' || replace(message::text, '-', ''), type, item, state, attempts, created_at, case when state = 'waiting' and isfinite(next_at) then next_at end, ended_at, status, error
-from getwork.hook_event
-where hook_id = $1 and ($2 = '' or state = $2) and ($3::bigint = 0 or id < $3)
-order by id desc
-limit $4`
-
-// DeliveryStates are those of a delivery.
-var DeliveryStates = []string{"waiting", "delivered", "dead"}
-
-// Deliveries returns a hook's events, newest first: those in a state, if one is named, with ids below before, if that is not 0.
-func (g *Registry) Deliveries(ctx context.Context, id int64, state string, before int64, limit int, may May) ([]assign.Delivery, error) {
-	if state != "" && !slices.Contains(DeliveryStates, state) {
-		return nil, assign.RefuseField("state", "state is one of %v", DeliveryStates)
+	for last := int64(0); ; {
+		var count, to int64
+		err := g.change(ctx, id, "webhook.redrive", may, func(tx pgx.Tx) (map[string]any, error) {
+			if n == 0 { // later batches don't try a hook at once that has failed meanwhile
+				if err := tx.QueryRow(ctx, g.sql(wakeHook), id).Scan(new(int64)); err != nil {
+					return nil, err
+				}
+			}
+			err := tx.QueryRow(ctx, g.sql(redriveEvents), id, events, last, assign.RedriveBatch).Scan(&count, &to)
+			return map[string]any{"named": events != nil, "count": count}, err
+		})
+		if err != nil && (n == 0 || ctx.Err() == nil) {
+			return n, err
+		}
+		n, last = n+count, to
+		deadline, ends := ctx.Deadline()
+		if err != nil || count < assign.RedriveBatch || ends && time.Until(deadline) < redriveReserve {
+			return n, nil
+		}
 	}
-	if _, err := g.find(ctx, g.DB, id, may); err != nil {
-		return nil, refusalOr(err, "list deliveries")
-	}
-	rows, err := g.DB.Query(ctx, g.sql(listDeliveries), id, state, before, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d assign.Delivery, err error) {
-		err = row.Scan(&d.ID, &d.Message, &d.Type, &d.Item, &d.State, &d.Attempts, &d.CreatedAt, &d.NextAt, &d.EndedAt, &d.Status, &d.Error)
-		d.CreatedAt, d.NextAt, d.EndedAt = d.CreatedAt.UTC(), assign.UTC(d.NextAt), assign.UTC(d.EndedAt)
-		return d, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	return all, nil
 }

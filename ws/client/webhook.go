@@ -54,17 +54,23 @@ func (c *Client) ListDeliveries(ctx context.Context, id int64, state string, p P
 	return list[assign.Delivery](ctx, c, path("webhooks", text(id), "deliveries"), "deliveries", p.query("state", state), options)
 }
 
-// RedriveWebhook has dead events sent again, all of them if none is named, and returns how many there are.
+// RedriveWebhook has dead events sent again, all of them if none is named, and returns how many there are. Very many take several calls
+// of the API; if one fails, those before it have done their part.
 func (c *Client) RedriveWebhook(ctx context.Context, id int64, deliveries []int64, options ...Option) (count int, err error) {
 	body := map[string][]string{}
 	for _, d := range deliveries {
 		body["deliveries"] = append(body["deliveries"], text(d))
 	}
-	var done struct {
-		Count int `json:"count"`
+	for {
+		var done struct {
+			Count int `json:"count"`
+		}
+		err = c.sendSafe(ctx, http.MethodPost, path("webhooks", text(id), "redrive"), body, &done, options)
+		count += done.Count
+		if err != nil || done.Count < assign.RedriveBatch {
+			return count, err
+		}
 	}
-	err = c.sendSafe(ctx, http.MethodPost, path("webhooks", text(id), "redrive"), body, &done, options)
-	return done.Count, err
 }
 
 // DeleteWebhook deletes a web hook, and the events that wait for it.

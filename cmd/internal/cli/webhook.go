@@ -283,17 +283,23 @@ func (c webhookRedriveCmd) Run(ctx context.Context, s *command.Streams) error {
 	if len(c.Deliveries) > 0 {
 		body["deliveries"] = c.Deliveries
 	}
-	var done struct {
+	var all struct {
 		Count int `json:"count"`
 	}
-	got, err := client.Do(ctx, Call{Method: http.MethodPost, Path: c.path("/redrive"), Body: body}, &done)
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return printJSON(s.Out, got.body)
+	for more := true; more; { // very many take several calls
+		var done struct {
+			Count int `json:"count"`
+		}
+		if _, err := client.Do(ctx, Call{Method: http.MethodPost, Path: c.path("/redrive"), Body: body}, &done); err != nil {
+			return err
+		}
+		all.Count += done.Count
+		more = done.Count >= assign.RedriveBatch
 	}
-	_, err = fmt.Fprintf(s.Out, "To be sent again: %s.\n", counted(done.Count, "event"))
+	if c.JSON {
+		return printJSON(s.Out, all)
+	}
+	_, err = fmt.Fprintf(s.Out, "To be sent again: %s.\n", counted(all.Count, "event"))
 	return err
 }
 

@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"getwork/assign"
+	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
 )
 
@@ -32,4 +37,21 @@ func TestWebhookCommands(t *testing.T) {
 	}
 	c.Run(0, e2e.Text("Web hook 1 is deleted"), "webhook", "delete", "1", "--yes")
 	c.Run(0, e2e.Text("There are no web hooks"), "webhook", "list")
+}
+
+// A redrive of very many events goes on until a call brings back the last ones.
+func TestWebhookRedriveOfVeryMany(t *testing.T) {
+	t.Parallel()
+	left := 2*assign.RedriveBatch + 7
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := min(left, assign.RedriveBatch)
+		left -= n
+		_, _ = fmt.Fprintf(w, `{"count":%d}`, n)
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	err := webhookRedriveCmd{webhookID: webhookID{ID: 1}, Remote: Remote{URL: server.URL, User: "mary"}}.Run(t.Context(), &command.Streams{Out: &out, Errs: new(bytes.Buffer)})
+	if want := "To be sent again: 10007 events.\n"; err != nil || out.String() != want || left != 0 {
+		t.Errorf("%q, %v; want %q; %d are left", out.String(), err, want, left)
+	}
 }

@@ -3,6 +3,9 @@
 const all = '/api/v1/webhooks';
 const at = (id) => `${all}/${encodeURIComponent(id)}`;
 
+/** A redrive that brings back as many events or more may have left some. */
+const redriveBatch = 5000;
+
 /** call: rest()'s. */
 export function calls({ call }) {
   const get = async (path) => (await call('GET', path)).body;
@@ -18,7 +21,15 @@ export function calls({ call }) {
     rotate: (id, keep) => send('POST', `${at(id)}/rotate`, { keep }),
     /** Newest first; state: only those, if it is not empty. {deliveries, next_cursor?} */
     deliveries: (id, state, limit) => get(`${at(id)}/deliveries?${new URLSearchParams({ ...(state && { state }), limit })}`),
-    /** Sends dead events again, the named ones or all; gives their number. */
-    redrive: async (id, deliveries) => (await send('POST', `${at(id)}/redrive`, deliveries ? { deliveries } : {})).count,
+    /** Sends dead events again, the named ones or all; gives their number. Very many take several calls. */
+    redrive: async (id, deliveries) => {
+      let all = 0;
+      let count;
+      do {
+        ({ count } = await send('POST', `${at(id)}/redrive`, deliveries ? { deliveries } : {}));
+        all += count;
+      } while (count >= redriveBatch);
+      return all;
+    },
   };
 }
