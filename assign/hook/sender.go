@@ -69,6 +69,7 @@ type event struct {
 	body           []byte
 	url            string
 	secret, former []byte // former: empty unless it still signs
+	test           bool   // somebody tests the hook
 }
 
 func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
@@ -102,7 +103,7 @@ update getwork.hook_event e
 set attempts = e.attempts + 1, next_at = clock_timestamp() + $4::bigint * interval '1 microsecond'
 from due d, getwork.hook h
 where e.id = d.id and h.id = e.hook_id
-returning e.id, e.hook_id, e.attempts, e.message::text, e.body::text, h.url, h.secret, case when h.former_until > clock_timestamp() then h.former_secret end`
+returning e.id, e.hook_id, e.attempts, e.message::text, e.body::text, h.url, h.secret, case when h.former_until > clock_timestamp() then h.former_secret end, e.task_id = 0`
 
 // Run sends until ctx ends, and then waits for what is under way. It returns nil.
 func (s *Sender) Run(ctx context.Context) error {
@@ -197,7 +198,7 @@ func (s *Sender) claim(ctx context.Context, skip []int64) (map[int64][]event, er
 		}
 		var e event
 		var body string
-		_, err = pgx.ForEachRow(rows, []any{&e.id, &e.hook, &e.attempt, &e.message, &body, &e.url, &e.secret, &e.former}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&e.id, &e.hook, &e.attempt, &e.message, &body, &e.url, &e.secret, &e.former, &e.test}, func() error {
 			e.body = []byte(body)
 			claimed[e.hook] = append(claimed[e.hook], e)
 			return nil
@@ -263,6 +264,19 @@ with over as (
 )
 update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0 and h.retry_at <= clock_timestamp()`
 
+	// A receiver that accepts a test is well again, so what failed before waits no longer. No attempt is under way at events that
+	// are due later than the end of any lease; the others are due soon. Whoever waited for a row could deadlock: another result
+	// is written to the event first, and then to the hook.
+	endBackOff = `
+with later as materialized (
+  select id from getwork.hook_event
+  where hook_id = $1 and state = 'waiting' and attempts > 0 and next_at > (select clock_timestamp()) + $2::bigint * interval '1 microsecond'
+  order by next_at
+  limit 10000
+  for update skip locked
+)
+update getwork.hook_event e set next_at = clock_timestamp() from later where e.id = later.id`
+
 	// An event waits longer after each failure: 5 s, 20 s, 80 s … 8 h, and up to a fifth longer at random. The whole hook waits
 	// for a second, twice as long after each further failure, a minute at most, or for as long as the receiver asks.
 	writeFailed = `
@@ -290,6 +304,9 @@ func (s *Sender) write(ctx context.Context, e event, r result) error {
 	return pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
 		if r.failed == "" {
 			_, err := tx.Exec(ctx, s.sql(writeDelivered), e.id, e.attempt, r.status)
+			if err == nil && e.test {
+				_, err = tx.Exec(ctx, s.sql(endBackOff), e.hook, lease.Microseconds())
+			}
 			return err
 		}
 		_, err := tx.Exec(ctx, s.sql(writeFailed), e.id, e.attempt, r.status, r.failed, r.retryAfter.Microseconds())
