@@ -23,7 +23,9 @@ func receive(w http.ResponseWriter, r *http.Request) error {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(bodyPatience)) // fails only for a test's recorder, which is not slow
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = c.SetReadDeadline(time.Time{})
+	if err == nil { // after an error it stays: net/http reads on before it answers or closes, and would wait for ever
+		_ = c.SetReadDeadline(time.Time{})
+	}
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:

@@ -2,9 +2,13 @@ package web
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,31 +16,49 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// Calls whose bodies never come take no place: a node with one place serves others meanwhile, and answers them 408 in the end.
+// Calls whose bodies never come in full take no place: a node with one place serves others meanwhile. In the end it answers
+// them, and closes their connections.
 func TestBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	n := start(t, stationOptions{limit: 1})
 	n.newInbox(t, "inbox", "")
-	conn, err := net.Dial("tcp", n.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	begin := func(length int, body string) net.Conn {
+		conn, err := net.Dial("tcp", n.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := fmt.Fprintf(conn, "POST /api/v1/tasks/inbox/requests HTTP/1.1\r\nHost: %s\r\nX-Getwork-User: slow\r\nContent-Length: %d\r\n\r\n%s", n.Listener.Addr(), length, body); err != nil {
+			t.Fatal(err)
+		}
+		return conn
 	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "POST /api/v1/tasks/inbox/requests HTTP/1.1\r\nHost: %s\r\nX-Getwork-User: slow\r\nContent-Length: 100\r\n\r\n{", n.Listener.Addr()); err != nil {
-		t.Fatal(err)
+	slow := map[int]net.Conn{
+		http.StatusRequestTimeout:        begin(100, "{"),
+		http.StatusRequestEntityTooLarge: begin(maxBody+100, strings.Repeat(" ", maxBody+1)),
 	}
 	n.call(t, "GET", "/api/v1/pipeline", as("oliver"), "").want(200)
-	if err := conn.SetReadDeadline(time.Now().Add(timeout.Scale(2 * time.Minute))); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("status %d, want 408", response.StatusCode)
+	for status, conn := range slow {
+		if err := conn.SetReadDeadline(time.Now().Add(timeout.Scale(30 * time.Second))); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(conn)
+		response, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Errorf("instead of status %d came %v", status, err)
+			continue
+		}
+		defer response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("status %d, want %d", response.StatusCode, status)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Error(err)
+		}
+		if _, err := in.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after status %d the connection stays: %v", status, err)
+		}
 	}
 }
 
