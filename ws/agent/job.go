@@ -74,6 +74,10 @@ func (s *session) refuse(w assign.Work) {
 func (s *session) carry(j *job) {
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "attempt", j.work.Attempt)
 	if err := s.renew(s.cut, j); err != nil {
+		if s.cut.Err() != nil && !gone(err) { // the agent must end before a node has answered, so the work may still be ours
+			s.refuse(j.work)
+			return
+		}
 		log.Log(s.cut, levelOf(err), "not begun: the work may no longer be ours", "error", err)
 		return
 	}

@@ -112,6 +112,29 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%v, said %q", err, d.said["a"])
 		}
 	})
+	t.Run("before the first renewal is answered", func(t *testing.T) {
+		d := newDesk(t, "a")
+		renewing, renewed := make(chan struct{}), false
+		d.fault = func(_ http.ResponseWriter, r *http.Request, before bool) bool {
+			if renewed || !before || !strings.HasSuffix(r.URL.Path, "/extend") {
+				return false
+			}
+			renewed = true
+			close(renewing)
+			<-r.Context().Done() // the agent was cut off
+			return true
+		}
+		a := d.agent(func(context.Context, assign.Work) error {
+			t.Error("the handler was called")
+			return nil
+		})
+		a.Drain = -1
+		stop := d.start(a)
+		<-renewing
+		if err := stop(); err != nil || d.said["a"] != `{"outcome":"return","after":"0s"}` {
+			t.Errorf("%v, said %q", err, d.said["a"])
+		}
+	})
 	for name, drain := range map[string]time.Duration{"finishes": time.Minute, "is cut": 100 * time.Millisecond, "at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, "a")
