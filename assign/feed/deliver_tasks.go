@@ -94,7 +94,7 @@ func (t *topic) deliver(task *assign.Task, newcomers bool) {
 			t.followers[s] = t.last
 			s.deliver(*t.last)
 		default: // the task got groups meanwhile
-			delete(t.followers, s)
+			t.drop(s)
 		}
 	}
 }

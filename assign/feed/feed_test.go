@@ -102,6 +102,50 @@ func TestSlowFollower(t *testing.T) {
 	}
 }
 
+// A client that follows more tasks than events may wait for it gets all of them at once, and is not cut off; but no more may wait
+// for it than that, however often it follows them.
+func TestFollowerOfManyTasks(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	const many = streamLimit + 44
+	names := make([]string, many)
+	for i := range names {
+		names[i] = fmt.Sprint("task-", i)
+		newTask(t, n, names[i], numbers, nil)
+	}
+	ann := follow(t, n, "ann")
+	if err := ann.Start(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := ann.Follow(t.Context(), append(names, names...), assign.Who{Anything: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Feed.drainNews(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events, cut := ann.Take()
+	told := map[string]bool{}
+	for _, e := range events {
+		if e.Type == "task" {
+			told[e.Body.(*assign.Task).Name] = true
+		}
+	}
+	if cut || len(told) != many {
+		t.Errorf("%d of %d tasks came, cut off: %v", len(told), many, cut)
+	}
+	ann.Unfollow(append(names[:44:44], names[:44]...))
+	for _, over := range []int{0, 1} {
+		for range 2*streamLimit + over {
+			n.Feed.Broadcast(assign.Event{Type: "mark"})
+		}
+		if events, cut := ann.Take(); cut != (over > 0) {
+			t.Errorf("with %d more than may wait: %d events, cut off: %v", over, len(events), cut)
+		}
+	}
+}
+
 // After the listener was away, all users are read again, and told.
 func TestSnapshotAfterAGap(t *testing.T) {
 	t.Parallel()

@@ -23,17 +23,20 @@ type Stream struct {
 	mu    sync.Mutex // locked under the feed's lock, too, so the feed must not be called under it
 	queue []assign.Event
 	live  bool // the snapshot is in the queue; events that come before go behind it
-	slow  bool // more than streamLimit events would have waited; from then on nothing is queued
+	slow  bool // more events came than may wait; from then on nothing is queued
 }
 
-// streamLimit is the most events that wait for a connection.
+// streamLimit is the most events that wait for a connection, besides one for each task that it follows. These come all at once when
+// it begins to follow, so otherwise a client that is fast enough would be cut off, and again each time that it comes back. Only
+// tasks that exist can be followed, and all followers share a task's event, so memory stays bounded.
 const streamLimit = 256
 
 // Open registers a connection; nothing is delivered before Start. ready is called when there is something to Take, often under the
 // feed's lock; it must neither block nor call the stream. The caller must Close the stream.
 func (f *Feed) Open(who assign.Who, ready func()) *Stream {
 	s := &Stream{feed: f, holder: who.Holder, reads: who.MayReadQueries(), tasks: who.Tasks, ready: ready}
-	s.sub, _ = f.Subscribe(who.Holder, s.Put)
+	s.sub = &Subscription{feed: f, holder: who.Holder, deliver: s.Put}
+	s.sub.enter()
 	s.lagging = f.lagging() // read after subscribing, so that the end of lagging is not missed
 	return s
 }
@@ -63,7 +66,7 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 // Put queues events. One too many cuts the stream off.
 func (s *Stream) Put(events ...assign.Event) {
 	s.mu.Lock()
-	if n := len(s.queue) + len(events); s.slow || n > streamLimit {
+	if n := len(s.queue) + len(events); s.slow || n > streamLimit+int(s.sub.follows.Load()) {
 		if !s.slow {
 			s.feed.Slow.Add(1)
 		}

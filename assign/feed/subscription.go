@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,8 @@ type Subscription struct {
 	deliver func(...assign.Event)
 	who     assign.Who // the user who follows tasks
 	quiet   bool       // it wants request events only
+
+	follows atomic.Int64 // how many topics have it as a follower
 }
 
 // topic is a task that somebody follows.
@@ -30,14 +33,20 @@ type topic struct {
 // first and then read, so that it misses no change.
 func (f *Feed) Subscribe(holder assign.Holder, deliver func(...assign.Event)) (*Subscription, func()) {
 	s := &Subscription{feed: f, holder: holder, deliver: deliver}
+	s.enter()
+	return s, s.leave
+}
+
+// enter begins the subscription.
+func (s *Subscription) enter() {
+	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.holders[holder] = append(f.holders[holder], s)
+	f.holders[s.holder] = append(f.holders[s.holder], s)
 	f.all++
 	if f.all == 1 {
 		f.hear(func(*news) {}) // the loop stands still while nobody follows
 	}
-	return s, s.leave
 }
 
 // leave ends the subscription. It may be called more than once.
@@ -105,7 +114,11 @@ func (s *Subscription) follow(who assign.Who, tasks []followed) {
 		if f.topics[t.name] == nil {
 			f.topics[t.name] = &topic{followers: map[*Subscription]*assign.Event{}}
 		}
-		f.topics[t.name].followers[s] = nil
+		followers := f.topics[t.name].followers
+		if _, known := followers[s]; !known {
+			s.follows.Add(1)
+		}
+		followers[s] = nil
 		f.hear(func(n *news) { n.newcomers[t.id] = true })
 	}
 }
@@ -124,8 +137,16 @@ func (s *Subscription) unfollow(name string) {
 	if t == nil {
 		return
 	}
-	if delete(t.followers, s); len(t.followers) == 0 {
+	if t.drop(s); len(t.followers) == 0 {
 		delete(s.feed.topics, name)
+	}
+}
+
+// drop removes a follower, if it is one.
+func (t *topic) drop(s *Subscription) {
+	if _, known := t.followers[s]; known {
+		delete(t.followers, s)
+		s.follows.Add(-1)
 	}
 }
 
