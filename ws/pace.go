@@ -10,9 +10,9 @@ const (
 // pace bounds how fast one client's messages are read. Each may read the database, so otherwise one socket could keep
 // the database busy.
 //
-// A client that is too fast waits; its socket is not closed. The page and [getwork/ws/client] subscribe to each task by a message of
-// its own, so that one missing task does not spoil the others, and with a hundred tasks they do so all at once whenever they
-// connect: closed, they would come back and do the same, for ever.
+// A client that is too fast waits; its socket is not closed: it would come back and do the same, for ever. Its pongs wait
+// behind its messages, so the page and [getwork/ws/client] subscribe to up to 50 tasks by one message. If one of these tasks is
+// missing, they repeat the message without it.
 type pace struct {
 	since time.Time // when a burst was last allowed in full, moved on by each message
 }

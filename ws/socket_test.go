@@ -212,7 +212,7 @@ func TestBadMessages(t *testing.T) {
 	c.next("mark")
 }
 
-// A client with many tasks subscribes to each of them when it connects. All are answered, and the socket stays open.
+// A client may send many messages when it connects. All are answered, and the socket stays open.
 func TestManySubscriptions(t *testing.T) {
 	t.Parallel()
 	n := start(t, Config{}, nil)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,12 +27,24 @@ type Live struct {
 	// Lost, if not nil, is called when a connection has ended or failed, before the next attempt.
 	Lost func(error)
 
-	mu     sync.Mutex
-	tasks  map[string]bool // subscribed to
-	socket *Socket         // the present one, or nil
+	mu      sync.Mutex
+	tasks   map[string]bool // subscribed to
+	socket  *Socket         // the present one, or nil
+	batches []batch         // what was sent on it, oldest first, and may still be refused
 
 	pingEvery time.Duration // 0: 25 s
 }
+
+// batch is the tasks that one message subscribes to. If the node refuses one of them, it follows none of them.
+type batch struct {
+	tasks []string
+	sent  time.Time
+}
+
+const (
+	inMessage    = 50          // tasks at most: a node reads 20 messages a second, and pongs only behind them
+	answeredSoon = time.Minute // a message that is not read within this time costs the connection, because pings come behind it
+)
 
 const (
 	firstRedial   = 500 * time.Millisecond
@@ -86,13 +100,9 @@ func (l *Live) follow(ctx context.Context) (began time.Time, err error) {
 	defer l.use(nil)
 	l.Handle(Event{Type: "hello", Hello: &s.Hello})
 	l.Handle(Event{Type: "snapshot", Snapshot: &s.Snapshot})
-	for _, task := range subscribed {
-		l.mu.Lock()
-		if l.tasks[task] { // Handle may have unsubscribed from it
-			l.tell((*Socket).Subscribe, []string{task})
-		}
-		l.mu.Unlock()
-	}
+	l.mu.Lock()
+	l.follows(subscribed, inMessage)
+	l.mu.Unlock()
 	probing, end := context.WithCancel(ctx)
 	var probe sync.WaitGroup
 	probe.Go(func() { s.probe(probing, cmp.Or(l.pingEvery, usualPing)) })
@@ -104,6 +114,9 @@ func (l *Live) follow(ctx context.Context) (began time.Time, err error) {
 			return began, err
 		}
 		l.Handle(e)
+		if e.Error != nil && e.Error.Status == http.StatusNotFound {
+			l.refused(e.Error.Detail)
+		}
 		if e.Error != nil && (e.Error.Status == http.StatusServiceUnavailable || e.Error.Status == http.StatusTooManyRequests) {
 			return began, &Problem{Problem: *e.Error} // a subscription was not carried out; the next connection repeats all
 		}
@@ -134,7 +147,7 @@ func (s *Socket) probe(ctx context.Context, every time.Duration) {
 func (l *Live) use(s *Socket) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.socket = s
+	l.socket, l.batches = s, nil
 	return slices.Sorted(maps.Keys(l.tasks))
 }
 
@@ -149,7 +162,38 @@ func (l *Live) Subscribe(tasks ...string) {
 	for _, task := range tasks {
 		l.tasks[task] = true
 	}
-	l.tell((*Socket).Subscribe, tasks)
+	l.follows(tasks, inMessage)
+}
+
+// follows subscribes to those tasks that the caller has not unsubscribed from meanwhile; l.mu must be held.
+func (l *Live) follows(tasks []string, each int) {
+	tasks = slices.DeleteFunc(slices.Clone(tasks), func(task string) bool { return !l.tasks[task] })
+	l.batches = slices.DeleteFunc(l.batches, func(b batch) bool { return time.Since(b.sent) > answeredSoon })
+	for part := range slices.Chunk(tasks, each) {
+		l.batches = append(l.batches, batch{part, time.Now()})
+	}
+	l.tell((*Socket).Subscribe, tasks, each)
+}
+
+// refused is called when the node has refused a batch because of the task that detail names. It subscribes to the others.
+func (l *Live) refused(detail string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	is := func(task string) bool { return strings.Contains(detail, strconv.Quote(task)) }
+	if i := slices.IndexFunc(l.batches, func(b batch) bool { return slices.ContainsFunc(b.tasks, is) }); i >= 0 {
+		others := slices.DeleteFunc(l.batches[i].tasks, is)
+		l.batches = slices.Delete(l.batches, i, i+1)
+		l.follows(others, inMessage)
+		return
+	}
+	var others []string // the node says it in other words; one by one, only the missing task is refused
+	for _, b := range l.batches {
+		if len(b.tasks) > 1 {
+			others = append(others, b.tasks...)
+		}
+	}
+	l.batches = nil
+	l.follows(others, 1)
 }
 
 // Unsubscribe ends a subscription.
@@ -159,19 +203,19 @@ func (l *Live) Unsubscribe(tasks ...string) {
 	for _, task := range tasks {
 		delete(l.tasks, task)
 	}
-	l.tell((*Socket).Unsubscribe, tasks)
+	l.tell((*Socket).Unsubscribe, tasks, inMessage)
 }
 
-// tell sends subscriptions to the node; l.mu must be held. If that fails, it ends the connection, and the next one sends all. It
-// sends one by one: a missing task is answered with an error, and the others are followed.
-func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks []string) {
+// tell sends subscriptions to the node, each message with that many tasks; l.mu must be held. If that fails, it ends the
+// connection, and the next one sends all.
+func (l *Live) tell(say func(*Socket, context.Context, ...string) error, tasks []string, each int) {
 	if l.socket == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pongWithin)
 	defer cancel()
-	for _, task := range tasks {
-		if err := say(l.socket, ctx, task); err != nil {
+	for part := range slices.Chunk(tasks, each) {
+		if err := say(l.socket, ctx, part...); err != nil {
 			l.socket.Close()
 			return
 		}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -252,6 +253,56 @@ func TestUnsubscribeInHandle(t *testing.T) {
 		}
 		return e.Task != nil && e.Task.Name == kept && e.Task.Paused
 	})
+}
+
+// A client with many tasks follows all of them but those that do not exist, and its pings are answered meanwhile, though a node
+// reads few messages a second.
+func TestManyTasks(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	boss, base := as(t, "boss", "manager"), unused("many")
+	const many = 250
+	names := []string{base + "-120-missing", base + "-121-missing", base + "-200-missing"}
+	missing := len(names)
+	for i := range many {
+		names = append(names, fmt.Sprintf("%s-%03d", base, i))
+		must[assign.Task](t)(boss.CreateTask(t.Context(), map[string]any{"name": names[missing+i]}))
+	}
+	l := newLine(t, boss.URL)
+	f := follow(t, &Client{URL: "http://" + l.Addr().String(), User: unused("Eva"), Role: "worker"}, func(l *Live) {
+		l.Subscribe(names...)
+		l.pingEvery = 100 * time.Millisecond
+	})
+	told := map[string]int{}
+	tell := func(e Event) bool {
+		switch {
+		case e.Task != nil:
+			told[e.Task.Name]++
+		case e.Error != nil:
+			told[e.Error.Detail]++
+		}
+		return len(told) == len(names)
+	}
+	f.until("all were told of", tell)
+	for _, name := range names[:missing] {
+		if detail := fmt.Sprintf("no task %q to subscribe to", name); told[detail] != 1 {
+			t.Errorf("told %d times that there is %s", told[detail], detail)
+		}
+	}
+
+	// If a node says in other words that it refuses a task, the others are followed one by one.
+	f.Unsubscribe(names[missing+10:]...)
+	f.Reconnect()
+	<-f.lost
+	f.untilType("snapshot")
+	clear(told)
+	f.until("the first ten are told of, and what is missing", func(e Event) bool { tell(e); return len(told) == 10+missing })
+	clear(told)
+	l.say(`{"type":"error","error":{"type":"/problems/not-found","title":"Not found","status":404,"detail":"there is no such task"}}` + strings.Repeat(" ", 126))
+	f.until("they are told of again", func(e Event) bool { tell(e); return len(told) == 10+1 })
+	if len(f.lost) > 0 {
+		t.Errorf("a connection was lost: %v", <-f.lost)
+	}
 }
 
 // An address that swallows everything is dialled less and less often, as one that refuses is.
