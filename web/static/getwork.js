@@ -19,8 +19,8 @@
  * Events, each a CustomEvent with `detail`:
  *   state    {name, …}: see State below
  *   change   the Maps have changed
- *   request  a request that is new or has changed; an ended one comes exactly once. If the server does not know it any more, as
- *            after a restore, it comes as it was last, with the state 'lost'
+ *   request  a request that is new or has changed; an ended one comes exactly once, with the state 'lost' if the server does not
+ *            know it any more
  *   gone     work that left the pipeline, but was not closed by this client. Its state says why; if that is 'held', the
  *            reason is unknown: it is only no longer in the pipeline. It comes before `change`
  *   run      a run's phase, for a task that the caller waits for or subscribed to
@@ -56,6 +56,9 @@ const defaults = {
   steady: 10_000, // a socket that lasted so long counts as having worked
   wake: 1_000, // at most, after the network is back: a whole office reconnects at once
 };
+
+/** The most tasks in one message: the server reads 20 messages a second, and pongs behind them. */
+const inMessage = 50;
 
 /**
  * The error of a call: RFC 9457's members; `retryAfter` in ms, 0 if the server did not say; and `logIn`, the path to log in at, if
@@ -266,6 +269,8 @@ class Client extends EventTarget {
   #seen = false; // there was a snapshot, or polling
   #changes = 0;
   #subscribed = new Set();
+  #missing = new Set(); // those of them that the server does not know
+  #most = inMessage;
   #tags = new Map(); // ETags of pending requests
   // Ids that have ended: answers and events overtake each other, and an old one must not bring them back.
   #ended = new Set();
@@ -370,17 +375,17 @@ class Client extends EventTarget {
 
   /** Follows tasks by name, also after a reconnect: their `task` and `run` events come. */
   subscribe(names) {
-    for (const name of names) {
-      if (this.#subscribed.has(name)) continue;
+    const added = [...new Set(names)].filter((name) => !this.#subscribed.has(name));
+    for (const name of added) {
       this.#subscribed.add(name);
-      this.#send({ type: 'subscribe', tasks: [name] });
+      this.#missing.delete(name);
     }
+    this.#follow(added);
   }
 
   unsubscribe(names) {
-    for (const name of names) {
-      if (this.#subscribed.delete(name)) this.#send({ type: 'unsubscribe', tasks: [name] });
-    }
+    const dropped = [...names].filter((name) => this.#subscribed.delete(name));
+    this.#say('unsubscribe', dropped);
   }
 
   /** Goes on after `stopped`. */
@@ -410,6 +415,7 @@ class Client extends EventTarget {
   // The socket.
 
   #open() {
+    this.#missing.clear();
     if (!this.#polling) this.#tell({ name: 'connecting' });
     const protocols = 'getwork.v1';
     let socket;
@@ -491,7 +497,7 @@ class Client extends EventTarget {
         this.user = body;
         this.ahead = Date.parse(body.server_time) - this.#clock.now();
         this.#emit('hello', body);
-        for (const name of this.#subscribed) this.#send({ type: 'subscribe', tasks: [name] });
+        this.#follow(this.#subscribed);
         return;
       case 'snapshot':
         this.#takeSnapshot(body);
@@ -509,6 +515,7 @@ class Client extends EventTarget {
         return;
       case 'error':
         if (body.type === '/problems/invalid') return; // the answer to #ping; all other messages are valid
+        if (body.status === 404) this.#refused(body.detail);
         return this.#emit('problem', new Problem(body.status, body));
       case 'run': case 'task': case 'tasks': return this.#emit(message.type, body);
     }
@@ -519,6 +526,21 @@ class Client extends EventTarget {
     this.#shown = true;
     this.#endPolling();
     this.#tell({ name: 'live' });
+  }
+
+  #follow(names) { this.#say('subscribe', [...names].filter((name) => !this.#missing.has(name))); }
+
+  #say(type, names) {
+    for (let i = 0; i < names.length; i += this.#most) this.#send({ type, tasks: names.slice(i, i + this.#most) });
+  }
+
+  /** The server follows none of a message's tasks because of the one that detail names. Subscribes to all others. */
+  #refused(detail) {
+    const name = [...this.#subscribed].find((n) => detail.includes(JSON.stringify(n)));
+    if (name ? this.#missing.has(name) : this.#most === 1) return;
+    if (name) this.#missing.add(name);
+    else this.#most = 1; // it says it in other words
+    this.#follow(this.#subscribed);
   }
 
   #send(message) {

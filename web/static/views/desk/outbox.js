@@ -201,7 +201,7 @@ export class Outbox {
   }
 
   #hear({ tab, entries, undo, asks, leave }) {
-    if (undo && this.#mine.get(undo)?.state === 'waiting') this.drop(undo); // telling it on would go round among three tabs for ever
+    if (undo && this.#mine.get(undo)?.state === 'waiting') this.drop(undo); // not undo(), or three tabs would tell each other for ever
     if (leave) this.#end();
     if (asks && this.#mine.size) this.#say();
     if (!tab) return;

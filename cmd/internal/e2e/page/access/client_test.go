@@ -207,3 +207,67 @@ func TestPageClientTellsOfTasks(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// The client follows many tasks by few messages. If one of a message's tasks is missing, the caller is told once, and the client
+// follows the others; if the server says that in words that the client does not know, it asks one by one, and only once.
+func TestPageClientFollowsManyTasks(t *testing.T) {
+	t.Parallel()
+	s := e2e.NewSite(t, 1, "")
+	b := page.Workbench(t, s.Nodes[0].URL, "Oliver", "worker")
+	page.InPage[any](b, `
+		const sent = [], problems = [], followed = new Set();
+		let socket;
+		class Socket {
+			constructor() { socket = this; }
+			close() {}
+			send(text) { sent.push(JSON.parse(text)); }
+			say(type, body) { this.onmessage({ data: JSON.stringify({ type, [type]: body }) }); }
+			refuse(detail) { this.say('error', { type: '/problems/not-found', title: 'Not found', status: 404, detail }); }
+		}
+		const obey = () => {
+			for (const { type, tasks } of sent) { // more may come meanwhile
+				if (tasks.length > 50) throw new Error('one message has ' + tasks.length + ' tasks');
+				const missing = tasks.find((name) => name.startsWith('missing'));
+				if (type === 'subscribe' && missing) socket.refuse('no task "' + missing + '" to subscribe to');
+				else for (const name of tasks) followed[type === 'subscribe' ? 'add' : 'delete'](name);
+			}
+			return sent.splice(0).length;
+		};
+		const check = (what, got, want) => { if (got !== want) throw new Error(what + ': ' + got + ', want ' + want); };
+		const client = connect({ WebSocket: Socket, fetch: () => new Promise(() => {}), clock: { now: () => 0, setTimeout() {}, clearTimeout() {} } });
+		client.addEventListener('problem', (e) => problems.push(e.detail.detail));
+		const names = Array.from({ length: 120 }, (_, i) => 'task-' + i);
+		names.splice(30, 0, 'missing-1', 'missing-2');
+		client.subscribe(names);
+		check('sent before the socket is open', sent.length, 0);
+		socket.readyState = 1;
+		socket.say('hello', { user: 'Oliver', server_time: new Date().toISOString() });
+		check('messages', obey(), 9);
+		check('followed', followed.size, 120);
+		check('problems', problems.join(), 'no task "missing-1" to subscribe to,no task "missing-2" to subscribe to');
+		client.subscribe(names);
+		check('messages for what is followed', sent.length, 0);
+		client.unsubscribe(names);
+		check('messages to unsubscribe', obey(), 3);
+		check('followed in the end', followed.size, 0);
+		client.close();
+
+		const second = connect({ WebSocket: Socket, fetch: () => new Promise(() => {}), clock: { now: () => 0, setTimeout() {}, clearTimeout() {} } });
+		socket.readyState = 1;
+		second.subscribe(['a', 'b', 'c', 'd']);
+		second.unsubscribe(['c']);
+		sent.length = 0;
+		socket.refuse('another text');
+		check('one by one', sent.map((m) => m.tasks.join('+')).join(), 'a,b,d');
+		sent.length = 0;
+		socket.refuse('another text');
+		check('sent again', sent.length, 0);
+
+		second.subscribe(['e', 'f']);
+		second.unsubscribe(['e']);
+		second.subscribe(['e', 'g']); // e was deleted meanwhile
+		sent.length = 0;
+		socket.refuse('no task "e" to subscribe to');
+		check('all but the missing one', sent.map((m) => m.tasks.join('+')).join(), 'a,b,d,f,g');
+		second.close();`)
+}
