@@ -171,7 +171,7 @@ func (d *desk) hold(item string, request int64) *assign.Work {
 		AssignedAt: time.Now(), TaskID: request}
 	if d.lease > 0 {
 		until := work.AssignedAt.Add(d.lease)
-		work.LeaseExpiresAt = &until
+		work.LeaseExpiresAt, work.Lease = &until, new(assign.Duration(d.lease))
 	}
 	d.work = append(d.work, work)
 	held := 0

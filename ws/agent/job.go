@@ -22,7 +22,7 @@ type job struct {
 
 // begin starts work. It returns work that it has no place for, and while the agent drains it returns all work.
 func (s *session) begin(w assign.Work) {
-	l := newLease(w, s.leaseOf(w))
+	l := newLease(w, leaseOf(w))
 	s.mu.Lock()
 	_, known := s.jobs[w.ID]
 	room := len(s.jobs) < s.Concurrency && !s.draining

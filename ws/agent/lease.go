@@ -29,14 +29,13 @@ func newLease(w assign.Work, length time.Duration) *lease {
 	return &lease{length: length, check: make(chan struct{}, 1), renewed: time.Now(), until: w.LeaseExpiresAt}
 }
 
-// leaseOf returns the length of the work's lease. New work shows it. Work that was held before this process began has been
-// renewed since, so it has at most the usual length.
-func (s *session) leaseOf(w assign.Work) time.Duration {
-	if w.LeaseExpiresAt == nil {
+// leaseOf returns the length of the work's lease. Work that a former process held keeps the length that it got, whatever this
+// process requests.
+func leaseOf(w assign.Work) time.Duration {
+	if w.Lease == nil {
 		return 0
 	}
-	given := w.LeaseExpiresAt.Sub(w.AssignedAt)
-	return max(min(given, s.usualLease()), time.Second/2)
+	return max(time.Duration(*w.Lease), time.Second/2)
 }
 
 // usualLease returns the task's lease, or the one that this agent requests.

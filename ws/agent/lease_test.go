@@ -98,6 +98,28 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// Work of a former process has the lease that this one requested, also if the task or the agent has a longer one by now.
+func TestResumedLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.lease = 9 * time.Second
+		work := d.hold("a", 0)
+		work.AssignedAt = work.AssignedAt.Add(-time.Hour)
+		a := d.agent(func(context.Context, assign.Work) error {
+			time.Sleep(24 * time.Second) // of synctest's clock
+			return nil
+		})
+		a.Instance, a.Once, a.Lease = "fixed", true, 5*time.Minute
+		if err := a.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := d.count("POST /work/1/extend"); n < 5 || d.said["a"] == "" {
+			t.Errorf("extended %d times, said %q", n, d.said["a"])
+		}
+	})
+}
+
 // Work without a lease is checked once, before it starts.
 func TestNoLease(t *testing.T) {
 	t.Parallel()
