@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
@@ -142,4 +143,51 @@ func TestKubernetesDrains(t *testing.T) {
 	for _, v := range c.deployment.Spec.Template.Spec.Containers[0].Env {
 		knows(t, v.Name)
 	}
+}
+
+// The Job that migrates has the image, the database and the rights of the nodes, and calls a command that there is.
+func TestKubernetesMigrates(t *testing.T) {
+	t.Parallel()
+	c := built(t)
+	var job batch.Job
+	if err := yaml.UnmarshalStrict([]byte(read(t, "../kubernetes/migrate.yaml")), &job); err != nil {
+		t.Fatal(err)
+	}
+	theirs, its := c.deployment.Spec.Template.Spec, job.Spec.Template.Spec
+	node, m := theirs.Containers[0], its.Containers[0]
+	for what, pair := range map[string][2]any{
+		"image":                {node.Image, m.Image},
+		"mounts":               {node.VolumeMounts, m.VolumeMounts},
+		"volumes":              {theirs.Volumes, its.Volumes},
+		"container's rights":   {node.SecurityContext, m.SecurityContext},
+		"pod's rights":         {theirs.SecurityContext, its.SecurityContext},
+		"service's token":      {theirs.AutomountServiceAccountToken, its.AutomountServiceAccountToken},
+		"service's variables":  {theirs.EnableServiceLinks, its.EnableServiceLinks},
+		"database's variables": {databaseOf(node), databaseOf(m)},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("the nodes' %s: %v, and the Job's: %v", what, pair[0], pair[1])
+		}
+	}
+	if len(job.Spec.Template.Labels) > 0 || its.RestartPolicy != core.RestartPolicyNever {
+		t.Errorf("the Service could lead to the Job, or it runs twice: %v, %s", job.Spec.Template.Labels, its.RestartPolicy)
+	}
+	file, err := program()
+	if err != nil {
+		t.Fatal(err, file)
+	}
+	output(t, file, append(m.Args, "--help")...)
+	if help := output(t, file, "migrate", "down", "--help"); !strings.Contains(help, "--to=") {
+		t.Errorf("migrate down has no --to:\n%s", help)
+	}
+}
+
+// databaseOf returns the variable that names the nodes' database.
+func databaseOf(c core.Container) (all []core.EnvVar) {
+	for _, v := range c.Env {
+		if v.Name == "GETWORK_DATABASE_URL_FILE" {
+			all = append(all, v)
+		}
+	}
+	return all
 }
