@@ -433,11 +433,12 @@ class Client extends EventTarget {
 
   /** Gives the socket up if it stays silent. */
   #awaitWord() {
-    const socket = this.#socket;
-    this.#after('silence', this.#delays.silence, () => {
-      socket.close();
-      this.#lost(1006);
-    });
+    this.#after('silence', this.#delays.silence, () => this.#giveUp());
+  }
+
+  #giveUp() {
+    this.#socket.close();
+    this.#lost(1006);
   }
 
   /**
@@ -516,7 +517,9 @@ class Client extends EventTarget {
       case 'error':
         if (body.type === '/problems/invalid') return; // the answer to #ping; all other messages are valid
         if (body.status === 404) this.#refused(body.detail);
-        return this.#emit('problem', new Problem(body.status, body));
+        this.#emit('problem', new Problem(body.status, body));
+        if (body.status === 503 || body.status === 429) this.#giveUp(); // the next socket repeats what was not carried out
+        return;
       case 'run': case 'task': case 'tasks': return this.#emit(message.type, body);
     }
   }

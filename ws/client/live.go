@@ -180,11 +180,12 @@ func (l *Live) refused(detail string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	is := func(task string) bool { return strings.Contains(detail, strconv.Quote(task)) }
-	if i := slices.IndexFunc(l.batches, func(b batch) bool { return slices.ContainsFunc(b.tasks, is) }); i >= 0 {
-		others := slices.DeleteFunc(l.batches[i].tasks, is)
-		l.batches = slices.Delete(l.batches, i, i+1)
-		l.follows(others, inMessage)
-		return
+	for i, b := range slices.Backward(l.batches) { // an earlier one was taken while the task was there
+		if slices.ContainsFunc(b.tasks, is) {
+			l.batches = slices.Delete(l.batches, i, i+1)
+			l.follows(slices.DeleteFunc(b.tasks, is), inMessage)
+			return
+		}
 	}
 	var others []string // the node says it in other words; one by one, only the missing task is refused
 	for _, b := range l.batches {

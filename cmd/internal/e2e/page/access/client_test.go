@@ -219,7 +219,7 @@ func TestPageClientFollowsManyTasks(t *testing.T) {
 		let socket;
 		class Socket {
 			constructor() { socket = this; }
-			close() {}
+			close() { this.closed = true; }
 			send(text) { sent.push(JSON.parse(text)); }
 			say(type, body) { this.onmessage({ data: JSON.stringify({ type, [type]: body }) }); }
 			refuse(detail) { this.say('error', { type: '/problems/not-found', title: 'Not found', status: 404, detail }); }
@@ -269,5 +269,8 @@ func TestPageClientFollowsManyTasks(t *testing.T) {
 		sent.length = 0;
 		socket.refuse('no task "e" to subscribe to');
 		check('all but the missing one', sent.map((m) => m.tasks.join('+')).join(), 'a,b,d,f,g');
+		const former = socket;
+		socket.say('error', { type: '/problems/unavailable', title: 'Unavailable', status: 503, detail: 'try again' });
+		check('the socket after a subscription that was not carried out', former.closed, true);
 		second.close();`)
 }
