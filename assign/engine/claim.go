@@ -106,7 +106,15 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 				return nil, errEnded
 			}
 		}
-		o, err := r.availability(ctx, found)
+		now := found
+		if found.source == plan.Inbox { // it may have been completed since, and pushed anew with other details or into a group
+			if now, err = findPushed(ctx, tx, e.SQL, task, s, found.cand.Item); err != nil {
+				return nil, err
+			} else if now == nil {
+				return nil, errMoved
+			}
+		}
+		o, err := r.availability(ctx, now)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +123,7 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 		if err != nil {
 			return nil, err
 		}
-		id, err = r.give(ctx, w, o, slot, found.run)
+		id, err = r.give(ctx, w, o, slot, now.run)
 		return []notify.Change{{Task: task, Work: []int64{id}}}, err
 	})
 	if err == nil {

@@ -191,6 +191,45 @@ func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
 	}
 }
 
+// While a claim waits for the assign lock, its item is completed and pushed anew, into a group. The claim is of the new one, so no other
+// item of the group is handed out.
+func TestClaimOfWhatWasPushedAnew(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, other := still(t, url), still(t, url)
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots = 3 })
+	n.push(t, "inbox", "a")
+	w := n.serve(t, "inbox", "ann", 1).Work[0]
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from getwork.task_state where task_id = $1 for no key update`, task.ID); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan assign.Work, 1)
+	go func() {
+		w, _, err := other.Claim(t.Context(), "inbox", "a", who("bob"))
+		if err != nil {
+			t.Error(err)
+		}
+		claimed <- w
+	}()
+	await(t, "the claim waits for the assign lock", func() bool { return schematest.LockWaits(t, db) == 1 })
+	n.let(t, w, assign.Disposition{Outcome: "complete"})
+	n.pushItems(t, "inbox", assign.NewItem{Item: "a", Exclusive: new("g"), Details: []byte(`{"v":2}`)}, assign.NewItem{Item: "b", Exclusive: new("g")})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := <-claimed; compact(w) != `{"v":2}` {
+		t.Errorf("bob holds %s of the item, want what was pushed last", compact(w))
+	}
+	if r := n.serve(t, "inbox", "cleo", 1); why(r) != assign.AllHeld {
+		t.Errorf("cleo's: %s %v %v", r.State, why(r), items(r))
+	}
+}
+
 // Two holders want the same place at the same time, one by a claim and the other by a click, or both by claims. The assign
 // lock is taken first, and the places are counted after that. The second holder waits, counts after the first has committed,
 // and is refused.

@@ -98,9 +98,7 @@ where s.task_id = $1 and ` + shelfFresh
 // either.
 func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, item string, shelf bool) (*named, error) {
 	if s.Inbox() {
-		n := named{source: plan.Inbox}
-		err := e.api.QueryRow(ctx, e.SQL(selectPushed), task, item, s.Slots).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details)
-		return foundOr(&n, err)
+		return findPushed(ctx, e.api, e.SQL, task, s, item)
 	}
 	if !shelf {
 		return e.queryNamed(ctx, s, item)
@@ -123,6 +121,13 @@ func (e *Engine) findNamed(ctx context.Context, task int64, s assign.Settings, i
 		return nil, err
 	}
 	return shelved, nil
+}
+
+// findPushed looks for an item in an inbox; nil: it was not pushed, or is done.
+func findPushed(ctx context.Context, db queryer, sql func(string) string, task int64, s assign.Settings, item string) (*named, error) {
+	n := named{source: plan.Inbox}
+	err := db.QueryRow(ctx, sql(selectPushed), task, item, s.Slots).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details)
+	return foundOr(&n, err)
 }
 
 func foundOr(n *named, err error) (*named, error) {
