@@ -79,8 +79,8 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 		switch {
 		case err != nil:
 			return err
-		case r.state.Recheck != s.Recheck || r.state.Query != s.Query:
-			return nil // the task was changed meanwhile, and the loop tries again
+		case r.state.Paused, r.state.deleted, r.state.Recheck != s.Recheck, r.state.Query != s.Query:
+			return nil // the task was paused or changed meanwhile: the error is nobody's, and the loop looks again
 		case assign.IsRefusal(cause, assign.QueryRefused):
 			return r.fail(after, 0, refusal.Detail)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"getwork/assign"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -339,50 +341,70 @@ func TestWhoComesAfterTheRecheckWaitsForTheShelf(t *testing.T) {
 	}
 }
 
-// A manager corrects the recheck while the old one is executed for a waiting request. When the old one failed, it failed the
-// request, and a back-off began that the change had ended.
+// A manager corrects the recheck, or pauses the task, while the recheck is executed for a waiting request. When it failed, it failed
+// the request, and a back-off began that the manager had ended. What waits when a task is paused stays.
 func TestNobodyFailsByAnOldRecheck(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	execute(t, db, `create table zero as select 1 as z`)
-	recheckedTask(t, n, db, 6, func(s *assign.Settings) {
-		s.Recheck = `select id as item from loan, zero, (select pg_advisory_xact_lock_shared(7) offset 0) l where 1/z = 1 and open and id = any($1::integer[])`
-	})
-	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
-	n.idle(t)
-	holding, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holding.Release()
-	if _, err := holding.Exec(t.Context(), `select pg_advisory_lock(7)`); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, db, `update zero set z = 0`)
-	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) select task_id, 'bob', 1, 1 from getwork.task_state returning id`)
-	task, err := n.Task(t.Context(), "task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Wake(task.ID)
-	await(t, "the recheck waits", func() bool {
-		return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
-	})
-	if _, err := n.UpdateTask(t.Context(), "task", task.Version, "a manager", func(s *assign.Settings) error {
-		s.Recheck = `select id as item from loan where open and id = any($1::integer[])`
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holding.Exec(t.Context(), `select pg_advisory_unlock(7)`); err != nil {
-		t.Fatal(err)
-	}
-	r := n.endedRequest(t, id)
-	if r.State != assign.Assigned {
-		t.Errorf("bob is %s by a recheck that is not the task's any more; back-off %v", r.State,
-			query[*time.Duration](t, db, `select failed_until - clock_timestamp() from getwork.task_state`))
+	for name, changes := range map[string]func(*testing.T, *node, *pgxpool.Pool, int64) (failed func()){
+		"corrected": func(t *testing.T, n *node, _ *pgxpool.Pool, _ int64) func() {
+			if _, err := n.change(t, "task", func(s *assign.Settings) {
+				s.Recheck = `select id as item from loan where open and id = any($1::integer[])`
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return func() {}
+		},
+		"paused": func(t *testing.T, n *node, db *pgxpool.Pool, bob int64) func() {
+			pause := func(paused bool) {
+				if _, err := n.SetPaused(t.Context(), "task", paused, 0, "a manager"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pause(true)
+			return func() {
+				n.idle(t)
+				if s := query[string](t, db, `select state from getwork.work_requested where id = $1`, bob); s != "pending" {
+					t.Errorf("while the task is paused bob is %s", s)
+				}
+				execute(t, db, `update zero set z = 1`)
+				pause(false)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			n := startNode(t, url, nodeOptions{})
+			db := pool(t, url)
+			execute(t, db, `create table zero as select 1 as z`)
+			recheckedTask(t, n, db, 6, func(s *assign.Settings) {
+				s.Recheck = `select id as item from loan, zero, (select pg_advisory_xact_lock_shared(7) offset 0) l where 1/z = 1 and open and id = any($1::integer[])`
+			})
+			n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+			n.idle(t)
+			holding, err := db.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holding.Release()
+			if _, err := holding.Exec(t.Context(), `select pg_advisory_lock(7)`); err != nil {
+				t.Fatal(err)
+			}
+			execute(t, db, `update zero set z = 0`)
+			id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) select task_id, 'bob', 1, 1 from getwork.task_state returning id`)
+			n.Wake(query[int64](t, db, `select task_id from getwork.task_state`))
+			await(t, "the recheck waits", func() bool {
+				return query[bool](t, db, `select exists (select from pg_locks where database = (select oid from pg_database where datname = current_database()) and locktype = 'advisory' and not granted)`)
+			})
+			failed := changes(t, n, db, id)
+			if _, err := holding.Exec(t.Context(), `select pg_advisory_unlock(7)`); err != nil {
+				t.Fatal(err)
+			}
+			failed()
+			if r := n.endedRequest(t, id); r.State != assign.Assigned {
+				t.Errorf("bob is %s by a recheck that is not the task's any more; back-off %v", r.State,
+					query[*time.Duration](t, db, `select failed_until - clock_timestamp() from getwork.task_state`))
+			}
+		})
 	}
 }
