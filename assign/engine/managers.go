@@ -305,7 +305,7 @@ func (e *Engine) SetPaused(ctx context.Context, name string, paused bool, only i
 		if _, err := tx.Exec(ctx, e.SQL(insertPause), t.ID, version, paused, by); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version, t.Name, paused, false); err != nil {
+		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version, t.Name, paused, false, false, nil); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, e.SQL(lookAtOnce), t.ID); err != nil {

@@ -23,6 +23,69 @@ func runs(t *testing.T, db *pgxpool.Pool) int {
 	return query[int](t, db, `select count(*) from getwork.run`)
 }
 
+// A shelf ends sooner when fresh_for is shortened, as if it had had that time from the beginning.
+func TestShorterFreshFor(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	execute(t, db, `create table loan as select i as id from generate_series(11, 19) i`)
+	const old = `update getwork.task_state set fresh_until = fresh_until - interval '5 minutes', expires_at = expires_at - interval '5 minutes',
+  used_at = used_at - interval '3 hours' where task_id = $1` // not in use, so that nothing is refreshed ahead of need
+	for i, c := range []struct {
+		name     string
+		from, to time.Duration
+		staleFor time.Duration
+		before   string // what has become of the shelf meanwhile, besides that it is five minutes old
+		want     string // what bob and then cyd get, and whether the shelf had expired
+		runs     [2]int // how many there are by then
+	}{
+		{"each round runs it", time.Hour, 0, time.Hour, "", "[1] false [12] false ", [2]int{2, 3}},
+		{"over", time.Hour, time.Minute, 0, "", "[1] false [12] false ", [2]int{2, 2}},
+		{"over, and its refresh has failed", time.Hour, time.Minute, time.Hour, `expires_at = null`, "[1] false [12] false ", [2]int{2, 2}},
+		{"over, and it may serve on", time.Hour, time.Minute, time.Hour, "", "[12] true [1] false ", [2]int{2, 2}},
+		{"ended early", time.Hour, time.Minute, time.Hour, `fresh_until = clock_timestamp()`, "[1] false [12] false ", [2]int{2, 2}},
+		{"not over", 2 * time.Hour, time.Hour, 0, "", "[12] false [13] false ", [2]int{1, 1}},
+		{"lengthened before", 2 * time.Hour, time.Hour, 0,
+			`fresh_until = fresh_until - interval '1 hour', expires_at = expires_at - interval '1 hour'`, "[12] false [13] false ", [2]int{1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := fmt.Sprint("task-", i)
+			execute(t, db, `delete from loan where id = 1`)
+			task := newTask(t, n, name, `select id as item from loan order by id`, func(s *assign.Settings) {
+				s.FreshFor, s.StaleFor = assign.Duration(c.from), assign.Duration(c.staleFor)
+			})
+			n.take(t, name, "ann")
+			n.idle(t)
+			execute(t, db, `insert into loan values (1)`)
+			execute(t, db, old, task.ID)
+			execute(t, db, `update getwork.run set started_at = started_at - interval '5 minutes', finished_at = finished_at - interval '5 minutes' where task_id = $1`, task.ID)
+			if c.before != "" {
+				execute(t, db, `update getwork.task_state set `+c.before+` where task_id = $1`, task.ID)
+			}
+			if _, err := n.change(t, name, func(s *assign.Settings) { s.FreshFor = assign.Duration(c.to) }); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for i, user := range []string{"bob", "cyd"} {
+				r := n.endedRequest(t, n.click(t, name, user, 1).ID)
+				got += fmt.Sprint(items(r), r.Stale, " ")
+				var runs int
+				await(t, "the runs that the click asks for", func() bool {
+					runs = query[int](t, db, `select count(*) from getwork.run where task_id = $1`, task.ID)
+					return runs >= c.runs[i]
+				})
+				if n.idle(t); runs != c.runs[i] {
+					t.Errorf("%d runs after %s's click, want %d", runs, user, c.runs[i])
+				}
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 // Leftovers of a run serve later clicks in the click's own transaction, without another run.
 func TestShelf(t *testing.T) {
 	t.Parallel()

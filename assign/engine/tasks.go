@@ -99,14 +99,18 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 const (
 	lockState = `select version, deleted_at is not null, paused from getwork.task_state where task_id = $1 for no key update`
 
+	// $5 forgets how long the query takes, $6 empties the shelf, and $7 is a fresh_for by which the shelf ends sooner. It then counts as
+	// expired if that time is past, unless it has ended early.
 	updateSettings = `
 update getwork.task_state
 set version = $2, name = $3, paused = $4,
     failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     usual = case when $5 then null else usual end, longest = case when $5 then null else longest end, measured = not $5 and measured,
-    shelf_run = case when $5 then null else shelf_run end,
-    fresh_until = case when $5 then null else fresh_until end, expires_at = case when $5 then null else expires_at end
+    shelf_run = case when $6 then null else shelf_run end,
+    fresh_until = case when $6 then null else least(fresh_until, ` + shelfEndsBy + `) end,
+    expires_at = case when $6 then null when expires_at = fresh_until then least(expires_at, ` + shelfEndsBy + `) else expires_at end
 where task_id = $1`
+	shelfEndsBy = `(select u.finished_at + $7::bigint * interval '1 microsecond' from getwork.run u where u.id = shelf_run)`
 
 	// Lingering requests may have been waiting for just this change. In the order of ids, as every round locks them.
 	lookAtOnce = `
@@ -119,8 +123,8 @@ update getwork.work_requested r set look_after = null from lingering l where r.i
 // UpdateTask changes the task of that name by change, if its version is still the given one ([assign.StaleVersion]
 // otherwise). It takes the assign lock, never the run lock, so a manager does not wait for a query. A changed query
 // or slots empties the shelf. If these, the recheck or max_candidates change, a run under way starts over. A changed recheck leaves the
-// shelf alone, and the next round asks it. Every change ends the back-off after a failed run. change may be called twice: again if the
-// task was paused or resumed meanwhile.
+// shelf alone, and the next round asks it. With a shorter fresh_for the shelf ends sooner; a longer one is for the next shelf. Every
+// change ends the back-off after a failed run. change may be called twice: again if the task was paused or resumed meanwhile.
 func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
 	return taskEditor{e}.update(ctx, name, version, by, 0, change)
 }
@@ -191,7 +195,12 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 		if err := ed.setConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, ed.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, s.Query != t.Query || s.Slots != t.Slots); err != nil {
+		other := s.Query != t.Query || s.Slots != t.Slots
+		var shorter *assign.Duration
+		if s.FreshFor < t.FreshFor {
+			shorter = &s.FreshFor
+		}
+		if _, err := tx.Exec(ctx, ed.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, other, other || s.FreshFor == 0, shorter); err != nil {
 			return err
 		}
 		if (s.Slots > 1) != (t.Slots > 1) {
