@@ -38,7 +38,7 @@ with closed as (
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
 ), ` + settleItems + `
-select quiet from closed`
+select quiet, array(select closed.id from closed join settled using (task_id, item) where shared) from closed`
 
 // Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
 // out before. [assign.AlreadyClosed]: it was closed in another way. [assign.NotFound]: it was never theirs, and asManager is false.
@@ -55,7 +55,12 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	}
 	var quiet bool // nothing became free: the item is done
 	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
+		var shared []int64
+		err := tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet, &shared)
+		if err == nil {
+			err = settleWhatIsShared(ctx, tx, e.SQL, shared)
+		}
+		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, err
 	})
 	closed := err == nil
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

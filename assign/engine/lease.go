@@ -56,9 +56,9 @@ with due as materialized (
   where r.id = any (select s.id from silent s) and r.state = 'pending'
   returning r.task_id, r.id
 )
-select task_id, id, true from closed
+select task_id, id, true, exists (select from settled s where s.task_id = c.task_id and s.item = c.item and s.shared) from closed c
 union all
-select task_id, id, false from ended`
+select task_id, id, false, false from ended`
 
 	// The holder is warned once that the lease is about to run out, and again after each extension.
 	warnHolders = `
@@ -75,7 +75,7 @@ update getwork.work w
 set warn_at = null
 from due
 where w.id = due.id and w.state = 'held'
-returning w.task_id, w.id, true`
+returning w.task_id, w.id, true, false`
 
 	nextLease = `
 select coalesce(extract(epoch from (
@@ -170,6 +170,7 @@ func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
 type swept struct {
 	task, id int64
 	work     bool
+	shared   bool // see settleItems
 }
 
 // sweepOnce sweeps one batch.
@@ -180,17 +181,24 @@ func (s sweeper) sweepOnce(ctx context.Context, statement string) (found []swept
 			return nil, err
 		}
 		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s swept, err error) {
-			err = row.Scan(&s.task, &s.id, &s.work)
+			err = row.Scan(&s.task, &s.id, &s.work, &s.shared)
 			return s, err
 		})
+		if err != nil {
+			return nil, err
+		}
+		var shared []int64
 		for _, f := range found {
 			if f.work {
 				changes = append(changes, notify.Change{Task: f.task, Work: []int64{f.id}})
 			} else {
 				changes = append(changes, notify.Change{Task: f.task, Requests: []int64{f.id}})
 			}
+			if f.shared {
+				shared = append(shared, f.id)
+			}
 		}
-		return changes, err
+		return changes, settleWhatIsShared(ctx, tx, s.SQL, shared)
 	})
 	return found, err
 }

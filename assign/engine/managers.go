@@ -38,7 +38,7 @@ with closed as (
   where w.id = any($1::bigint[]) and w.state = 'held'
   returning w.id, w.task_id, w.item, w.state, w.available_at
 ), ` + settleItems + `
-select count(*) from closed`
+select count(*), array(select closed.id from closed join settled using (task_id, item) where shared) from closed`
 )
 
 // Release returns the held work that it names: all of it or, if the set is not the token's any more, none
@@ -115,7 +115,10 @@ func (e *Engine) release(ctx context.Context, tx pgx.Tx, what assign.Release, of
 	if token != what.Token {
 		return done, nil, assign.Refuse(assign.ChangedSet, "what is held has changed since the dry run: it is %d now; do the dry run again and check the count", len(ids))
 	}
-	err = tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&done.Count)
+	var shared []int64
+	if err = tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&done.Count, &shared); err == nil {
+		err = settleWhatIsShared(ctx, tx, e.SQL, shared)
+	}
 	return done, byTask, err
 }
 

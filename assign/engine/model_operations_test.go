@@ -438,9 +438,6 @@ func (w *modelWorld) doChange() {
 		changed.paused = !t.paused
 	case "slots":
 		changed.slots = pick(w.T, "slots", 1, 2, 3)
-		if t.inbox && changed.slots == 1 && t.several() {
-			w.Skip("which of several closings settles the item's due time is nobody's promise")
-		}
 	case "max_open":
 		changed.maxOpen = pick(w.T, "max_open", 0, 1, 2, 3)
 	case "groups":
@@ -478,14 +475,6 @@ func (w *modelWorld) doChange() {
 		r.lookAfter = nil
 	}
 	w.look(t, false)
-}
-
-// several: more than one row blocks an item, which can't happen while it has one place.
-func (t *modelTask) several() bool {
-	return slices.ContainsFunc(t.items, func(it *modelItem) bool {
-		rows := slices.DeleteFunc(t.of(it.key), func(x *modelWork) bool { return !x.blocks(t.now) })
-		return len(rows) > 1
-	})
 }
 
 const modelHour = `

@@ -29,11 +29,52 @@ func (n *node) returning(t testing.TB, db *pgxpool.Pool, w assign.Work, after ti
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	var quiet bool
-	if err := tx.QueryRow(t.Context(), n.SQL(closeWork), w.ID, "returned", w.User, after.Microseconds(), false, nil, nil).Scan(&quiet); err != nil {
+	if _, err := tx.Exec(t.Context(), n.SQL(closeWork), w.ID, "returned", w.User, after.Microseconds(), false, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := settleWhatIsShared(t.Context(), tx, n.SQL, []int64{w.ID}); err != nil {
 		t.Fatal(err)
 	}
 	return tx
+}
+
+// Two let go of an item at the same time that has one place by now, and neither sees what the other does. The item is not lost: it is
+// due when the later of the two says.
+func TestTwoReturnsOfTheOnlyPlace(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	for name, c := range map[string]struct{ ann, bob time.Duration }{"at once": {0, 0}, "later": {time.Hour, 0}, "later still": {0, time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			url := schematest.URL(t)
+			db := pool(t, url)
+			n := startNode(t, url, nodeOptions{})
+			newInbox(t, n, "jobs", func(s *assign.Settings) { s.Slots = 2 })
+			n.push(t, "jobs", "a")
+			ann, bob := n.take(t, "jobs", "ann"), n.take(t, "jobs", "bob")
+			if _, err := n.change(t, "jobs", func(s *assign.Settings) { s.Slots = 1 }); err != nil {
+				t.Fatal(err)
+			}
+			tx := n.returning(t, db, ann, c.ann)
+			closed := make(chan error, 1)
+			go func() {
+				_, err := n.Dispose(context.Background(), bob.ID, giveBack(c.bob), bob.Holder(), false)
+				closed <- err
+			}()
+			wantWaiting(t, db, "%getwork.%") // for the item's row
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-closed; err != nil {
+				t.Fatal(err)
+			}
+			if !query[bool](t, db, `select i.due_at is not distinct from (select max(w.available_at) from getwork.work w where w.available_at > clock_timestamp()) from getwork.item i`) {
+				t.Errorf("it is due at %s", query[string](t, db, `select due_at::text from getwork.item`))
+			}
+			if c.ann+c.bob == 0 {
+				n.take(t, "jobs", "cyd")
+			}
+		})
+	}
 }
 
 // A change from one place to several, or back, waits for a return that is not committed yet: the item is neither lost nor

@@ -11,6 +11,7 @@ import (
 	"getwork/assign/pg"
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 )
 
 // inbox hands out items that were pushed to a task without a query. There is no run, no run lock and no shelf: a round takes
@@ -118,17 +119,51 @@ func (r *round) supply() supply {
 // return. It belongs after a statement "closed" that closes work and returns its rows, in the same transaction. For a task
 // with a query it finds nothing. The item's own row tells whether it has one place, and is read again if another transaction
 // has changed it meanwhile. With one place, holding it has parked it; with several it was ready all the time.
-const settleItems = `settled as (
+//
+// If the item's places have become one while several held it, it stays parked, and is "shared": what the others did meanwhile is
+// unknown to this statement, so settleShared must follow.
+const (
+	settleItems = `settled as (
   update getwork.item i
   set done_at = case when c.state = 'completed' then clock_timestamp() end,
       due_at = case
         when i.due_at is distinct from 'infinity' then null
         when c.state = 'never' then 'infinity'
+        when exists (
+          select from ` + records.Binding + ` w
+          where w.task_id = i.task_id and w.item = i.item and w.id <> c.id and ` + records.Blocks + `) then 'infinity'
         when c.available_at > clock_timestamp() then c.available_at
       end
   from closed c
   where i.task_id = c.task_id and i.item = c.item and i.done_at is null
+  returning i.task_id, i.item, i.done_at is null and i.due_at = 'infinity' and c.state <> 'never' as shared
 )`
+
+	// settleShared makes the items of the closed work $1 due when the last of what blocks them is over, or never. It runs in the
+	// closing's transaction, which has the items' rows, and sees what was closed before it had them. A change of the places waits for
+	// the closing, or the closing for it.
+	settleShared = `
+update getwork.item i
+set due_at = case when i.exclusive is not null or coalesce(i.slots, v.slots) = 1 then (
+    select max(coalesce(w.available_at, 'infinity'))
+    from ` + records.Binding + ` w
+    where w.task_id = i.task_id and w.item = i.item and ` + records.Blocks + `) end
+from getwork.work c
+join getwork.task_state s on s.task_id = c.task_id
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where c.id = any($1::bigint[]) and i.task_id = c.task_id and i.item = c.item and i.done_at is null`
+)
+
+// settleWhatIsShared executes settleShared, as sql writes it, if there is any such work.
+func settleWhatIsShared(ctx context.Context, tx pgx.Tx, sql func(string) string, work []int64) error {
+	if len(work) == 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, sql(settleShared), work); err != nil {
+		return fmt.Errorf("settle items that several held: %w", err)
+	}
+	return nil
+}
 
 // serveNow is a round without a run, on this node, for all waiting requests.
 func (e *Engine) serveNow(ctx context.Context, task int64, s assign.Settings) error {
