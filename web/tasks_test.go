@@ -161,6 +161,7 @@ func TestTaskRefused(t *testing.T) {
 	}
 	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"query":null}`).refused(400, "invalid", "query")
 	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"conflicts_with":["taken"]}`).refused(400, "invalid", "conflicts_with")
+	n.call(t, "PATCH", "/api/v1/tasks/taken", manager("If-Match", "*"), `{"name":"renamed","conflicts_with":["taken"]}`).refused(400, "invalid", "conflicts_with")
 
 	wrong := post(`{"name":"wrong","query":"select  nothing as item"}`)
 	wrong.refused(422, "query-refused", "query")

@@ -47,8 +47,9 @@ from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id a
 where $1 = any(v.conflicts_with) and s.deleted_at is null and s.task_id <> $1`
 )
 
-// conflictIDs returns the ids of the tasks with those names. A name that no task has is refused.
-func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, names []string) ([]int64, error) {
+// conflictIDs returns the ids of the tasks with those names, with which a task is to conflict. A name that no task has is refused,
+// and so is the task's own, which it has until the change gives it another.
+func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, task int64, names []string) ([]int64, error) {
 	ids := []int64{}
 	if len(names) == 0 {
 		return ids, nil
@@ -71,6 +72,9 @@ func (ed taskEditor) conflictIDs(ctx context.Context, tx pgx.Tx, names []string)
 	}
 	if len(missing) > 0 {
 		return nil, assign.RefuseField("conflicts_with", "no task %s; name existing tasks, or none", strings.Join(missing, ", "))
+	}
+	if slices.Contains(ids, task) {
+		return nil, assign.RefuseField("conflicts_with", "a task does not conflict with itself")
 	}
 	return ids, nil
 }

@@ -68,14 +68,14 @@ func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
 		}
-		others, err := taskEditor{e}.conflictIDs(ctx, tx, s.ConflictsWith)
+		others, err := taskEditor{e}.conflictIDs(ctx, tx, id, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
 		if err := (taskEditor{e}).lockConflicts(ctx, tx, id, others); err != nil {
 			return err
 		}
-		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
+		if others, err = (taskEditor{e}).conflictIDs(ctx, tx, id, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if err := (taskEditor{e}).insertVersion(ctx, tx, id, 1, s, others, by); err != nil {
@@ -157,14 +157,14 @@ func (ed taskEditor) update(ctx context.Context, name string, version int, by st
 	}
 	var partners []int64 // the tasks that conflicted until now
 	err = ed.transact(ctx, func(tx pgx.Tx) error {
-		others, err := ed.conflictIDs(ctx, tx, s.ConflictsWith)
+		others, err := ed.conflictIDs(ctx, tx, t.ID, s.ConflictsWith)
 		if err != nil {
 			return err
 		}
 		if err := ed.lockConflicts(ctx, tx, t.ID, others); err != nil {
 			return err
 		}
-		if others, err = ed.conflictIDs(ctx, tx, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
+		if others, err = ed.conflictIDs(ctx, tx, t.ID, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if partners, err = ed.partners(ctx, tx, t.ID); err != nil {
