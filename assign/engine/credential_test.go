@@ -169,6 +169,31 @@ func (n *node) beside(t testing.TB, task int64, c assign.Click) (tx pgx.Tx, id i
 	return tx, k.id
 }
 
+// A click that was admitted before its task was deleted is told that, and not that its user's log-in has changed.
+func TestClickBesideTheDeletion(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	newTask(t, n, "task", numbers, nil)
+	c := lingering("ann", logIn(t, db, "ann"))
+	batch := []*click{{Click: c, holder: c.Holder}}
+	rec := recorder{n.Engine}
+	admitted, batch, err := rec.admit(t.Context(), "task", batch)
+	if err != nil || len(batch) != 1 {
+		t.Fatal(batch, err)
+	}
+	if err := n.DeleteTask(t.Context(), "task", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.transact(t.Context(), func(tx pgx.Tx) error {
+		_, err := rec.recordAndServe(t.Context(), tx, admitted, batch, ranking.Matching{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, batch[0].err, assign.NotFound)
+}
+
 // A click that commits beside the end is not seen by the end. Every node looks for it, so it does not matter which of them
 // dies: here the click's node and the end's are gone. A node looks again, because the click may commit after the look; and
 // when it starts, because there may have been no other.

@@ -174,6 +174,8 @@ func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 	return err
 }
 
+const selectDeleted = `select deleted_at is not null from getwork.task_state where task_id = $1`
+
 // A statement after the insert's, so that it sees the requests with which the insert collided.
 const selectRecorded = `
 select p.id, c.user_name, c.instance, coalesce(p.credential, ''), p.valid_until,
@@ -214,9 +216,14 @@ func (c recorder) findPending(ctx context.Context, tx pgx.Tx, task int64, byHold
 		return err
 	}
 	for _, clicks := range byHolder {
-		if standing(clicks).Credential != "" {
-			return errSettle
+		if standing(clicks).Credential == "" {
+			continue
 		}
+		var deleted bool // then nobody is inserted, whatever they come in with
+		if err := tx.QueryRow(ctx, c.SQL(selectDeleted), task).Scan(&deleted); err != nil || deleted {
+			return err
+		}
+		return errSettle
 	}
 	return nil
 }
