@@ -42,8 +42,8 @@ func restored(t *testing.T, server *postgres.Server) string {
 }
 
 // moves lets users work in one cluster, moves the tables into another, whose transaction ids are lower, and lets users go on
-// there. Nothing that is done, held or put off may be handed out, the fresh shelf that came along costs one run, and who waited
-// waits on.
+// there. Nothing that is done, held or put off may be handed out, the fresh shelf that came along costs one run, who waited
+// waits on, and new people can come in.
 func moves(t *testing.T, parameters map[string]string, next *postgres.Server, move func(from, to string)) {
 	t.Helper()
 	former := schematest.OwnServer(t, parameters)
@@ -53,6 +53,8 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 	execute(t, old, `do $$ begin for i in 1..20000 loop perform pg_current_xact_id(); commit; end loop; end $$`)
 	execute(t, old, `insert into getwork.hook (url, events, secret, created_by) values ('https://receiver.example', '{work.assigned,work.closed}', '', 'ada')`)
 	execute(t, old, `select getwork.switch_hooks()`)
+	const comesIn = `insert into getwork.principal (name, name_key, iss, sub, kind) values ($1, $1, 'idp', $1, 'person')`
+	execute(t, old, comesIn, "ann")
 	n := startNode(t, former.URL("getwork"), nodeOptions{})
 	newTask(t, n, "task", `select id as item from loan where not verified order by id`, func(s *assign.Settings) {
 		s.FreshFor, s.MaxRequest = assign.Duration(time.Hour), 9
@@ -90,6 +92,7 @@ func moves(t *testing.T, parameters map[string]string, next *postgres.Server, mo
 	if !query[bool](t, db, `select pg_snapshot_xmax(pg_current_snapshot())::text::bigint < (select min(pg_snapshot_xmin(snapshot)::text::bigint) from getwork.run)`) {
 		t.Fatal("the other cluster's transaction ids are not lower")
 	}
+	execute(t, db, comesIn, "somebody new")
 	n = startNode(t, to, nodeOptions{})
 	let(n, db, "4 is done later", assign.Disposition{Outcome: "complete"})
 	if e, err := n.Explain(t.Context(), "task", "4"); err != nil || e.Matches {
@@ -175,6 +178,7 @@ from (values
   (pg_get_serial_sequence('getwork.run', 'id'), (select max(id) from getwork.run)),
   (pg_get_serial_sequence('getwork.work', 'id'), (select max(id) from getwork.work)),
   (pg_get_serial_sequence('getwork.work_requested', 'id'), (select max(id) from getwork.work_requested)),
+  (pg_get_serial_sequence('getwork.principal', 'id'), (select max(id) from getwork.principal)),
   (pg_get_serial_sequence('getwork.hook', 'id'), (select max(id) from getwork.hook)),
   (pg_get_serial_sequence('getwork.hook_event', 'id'), (select max(id) from getwork.hook_event)),
   ('getwork.round', (select max(round_id) from getwork.work_requested))

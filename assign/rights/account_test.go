@@ -180,6 +180,19 @@ func TestProxiedStrangers(t *testing.T) {
 	}
 }
 
+// A move of the tables by logical replication leaves the ids behind. Newcomers are not told that somebody has their name.
+func TestIDsLeftBehindAreNoName(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(t, `insert into getwork.principal (id, name, name_key, iss, sub, kind) overriding system value values (1, 'ann', 'ann', 'idp', '1', 'person')`)
+	if _, err := d.proxied(t, by("bob", assign.RoleWorker)); err == nil || assign.IsRefusal(err, assign.NameTaken) || !strings.Contains(err.Error(), "raise them as docs/operations.md says") {
+		t.Errorf("the id of somebody else: %v", err)
+	}
+	if _, err := d.proxied(t, by("bob", assign.RoleWorker)); err != nil { // the next id is free
+		t.Errorf("a free id: %v", err)
+	}
+}
+
 // Who is blocked stays out, whatever the proxy says, and it writes nothing about them.
 func TestProxiedBlocked(t *testing.T) {
 	t.Parallel()

@@ -102,9 +102,13 @@ func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind stri
 			return p, back
 		}
 		// Another account took the name, or the same one logged in elsewhere at the same time. Either way that row is committed.
+		// An id that exists is no name: a move of the tables left the ids behind, and newcomers would be told that theirs is taken.
 		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "23505" {
+		switch {
+		case !errors.As(err, &pgErr) || pgErr.Code != "23505":
 			return p, err
+		case pgErr.ConstraintName == "principal_pkey":
+			return p, fmt.Errorf("the ids of principal are below those in the table; raise them as docs/operations.md says (Backup and restore): %w", err)
 		}
 	}
 }

@@ -34,6 +34,7 @@ func TestStorageChecks(t *testing.T) {
 		{check: "indexes", sql: "drop index getwork.run_history; create index run_history on getwork.run (id)", state: Warning, says: "run_history is another", mend: "drop index getwork.run_history; create index run_history on getwork.run (task_id, id)"},
 		{check: "ids", sql: "insert into getwork.task overriding system value values (70)", state: Error, says: "the ids of task go on from 0, and there is 70", mend: "select setval(pg_get_serial_sequence('getwork.task', 'id'), 70)"},
 		{check: "ids", sql: "insert into getwork.hook_event (id, hook_id, task_id, type, body) overriding system value values (70, 1, 1, 'run.failed', '{}')", state: Error, says: "the ids of hook_event go on from 0, and there is 70", mend: "delete from getwork.hook_event"},
+		{check: "ids", sql: "insert into getwork.principal (id, name, name_key, iss, sub, kind) overriding system value values (70, 'ann', 'ann', 'idp', '1', 'person')", state: Error, says: "the ids of principal go on from 0, and there is 70", mend: "delete from getwork.principal"},
 		{check: "autovacuum", sql: "alter table getwork.work set (autovacuum_enabled = off)", state: Warning, says: "switched off for work", mend: "advice"},
 		{check: "transaction-ids", limits: func(l *limits) { l.ids = 0 }, state: Warning, says: "the oldest transaction id of database"},
 		{check: "transaction-ids", limits: func(l *limits) { l.ids, l.idsEnd = 0, 0 }, state: Error, says: "PostgreSQL stops"},

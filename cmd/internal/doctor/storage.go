@@ -69,8 +69,8 @@ const ids = `
 select t, coalesce(pg_sequence_last_value(pg_get_serial_sequence('getwork.' || t, 'id')::regclass), 0), coalesce(case t when 'task' then (select max(id) from getwork.task)
   when 'item' then (select max(id) from getwork.item) when 'run' then (select max(id) from getwork.run)
   when 'work' then (select max(id) from getwork.work) when 'hook' then (select max(id) from getwork.hook)
-  when 'hook_event' then (select max(id) from getwork.hook_event) else (select max(id) from getwork.work_requested) end, 0)
-from unnest('{task,item,run,work,work_requested,hook,hook_event}'::text[]) t
+  when 'hook_event' then (select max(id) from getwork.hook_event) when 'principal' then (select max(id) from getwork.principal) else (select max(id) from getwork.work_requested) end, 0)
+from unnest('{task,item,run,work,work_requested,principal,hook,hook_event}'::text[]) t
 union all
 select 'round', coalesce(pg_sequence_last_value('getwork.round'::regclass), 0), coalesce((select max(round_id) from getwork.work_requested), 0)`
 
