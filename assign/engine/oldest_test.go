@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"getwork/assign"
 	"getwork/schema/schematest"
 )
@@ -20,34 +23,18 @@ func TestOldestRequest(t *testing.T) {
 	const insert = `
 insert into getwork.work_requested (task_id, user_name, wanted, requested, created_at, linger_until, look_after)
 values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::interval, clock_timestamp() + $4::interval) returning id`
-	looked := func() {
-		t.Helper()
-		before := n.Looks.Load()
-		await(t, "the node has looked twice", func() bool { return n.Looks.Load() > before+2 })
-	}
 	hourly := func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) } // for lingering requests
 	task, paused := newTask(t, n, "task", numbers, hourly), newTask(t, n, "paused", numbers, nil)
 	execute(t, db, `update getwork.task_state set paused = true where task_id = $1`, paused.ID)
 	query[int64](t, db, insert, paused.ID, "ann", "1 hour", nil)
 	query[int64](t, db, insert, task.ID, "bob", "2 hours", "50 minutes")
-	looked()
+	n.looked(t)
 	if age := n.Oldest.Load(); age != 0 {
 		t.Errorf("a request that waits on purpose counts: %v", age)
 	}
 
 	other := newTask(t, n, "other", numbers, nil)
-	run, err := db.Begin(t.Context()) // another session runs their queries
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = run.Rollback(context.Background()) }()
-	for _, id := range []int64{task.ID, other.ID} {
-		var backend int32
-		if err := run.QueryRow(t.Context(), runLock, id).Scan(&backend); err != nil {
-			t.Fatal(err)
-		}
-		query[int64](t, db, insertRunning, id, backend)
-	}
+	run := runElsewhere(t, db, task.ID, other.ID)
 	first := query[int64](t, db, insert, task.ID, "eve", "90 seconds", nil)
 	query[int64](t, db, insert, task.ID, "dan", "80 seconds", nil)
 	query[int64](t, db, insert, other.ID, "fay", "10 seconds", nil)
@@ -62,6 +49,64 @@ values ($1, $2, 1, 1, clock_timestamp() - $3::interval, clock_timestamp() + $4::
 	}
 	n.endedRequest(t, first)
 	await(t, "nobody waits", func() bool { return n.Oldest.Load() == 0 })
+}
+
+// looked waits until the node has looked twice.
+func (n *node) looked(t *testing.T) {
+	t.Helper()
+	before := n.Looks.Load()
+	await(t, "the node has looked twice", func() bool { return n.Looks.Load() > before+2 })
+}
+
+// runElsewhere lets another session run the tasks' queries until the transaction that it returns ends.
+func runElsewhere(t *testing.T, db *pgxpool.Pool, tasks ...int64) pgx.Tx {
+	t.Helper()
+	run, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Rollback(context.Background()) })
+	for _, id := range tasks {
+		var backend int32
+		if err := run.QueryRow(t.Context(), runLock, id).Scan(&backend); err != nil {
+			t.Fatal(err)
+		}
+		query[int64](t, db, insertRunning, id, backend)
+	}
+	return run
+}
+
+// A change of the task has the next round look at the lingering requests. Until then it is not as if they had waited in vain all along.
+func TestOldestRequestAfterAChange(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	n := startNode(t, url, nodeOptions{look: 50 * time.Millisecond})
+	task := newTask(t, n, "task", `select 1 as item where false`, func(s *assign.Settings) { s.RerunAfter = assign.Duration(time.Hour) })
+	r := n.linger(t, "task", "ann", 1)
+	await(t, "a round has found nothing", func() bool {
+		return query[bool](t, db, `select look_after is not null from getwork.work_requested where id = $1`, r.ID)
+	})
+	execute(t, db, `update getwork.work_requested set created_at = created_at - interval '3 hours' where id = $1`, r.ID)
+	runElsewhere(t, db, task.ID)
+	_, err := n.UpdateTask(t.Context(), "task", 1, "mia", func(s *assign.Settings) error {
+		s.Query = `select 2 as item where false`
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !query[bool](t, db, `select look_after is null from getwork.work_requested where id = $1`, r.ID) {
+		t.Fatal("the next round would not look at the request")
+	}
+	n.looked(t)
+	if age := n.Oldest.Load(); age != 0 {
+		t.Errorf("somebody has waited for %v", age)
+	}
+	figures, err := n.Records.TaskFigures(t.Context())
+	if err != nil || len(figures) != 1 || figures[0].Waiting != 1 || figures[0].Oldest != 0 {
+		t.Errorf("the task's figures: %+v, %v", figures, err)
+	}
 }
 
 // While no node can look, the age is as it was last seen, and grows.

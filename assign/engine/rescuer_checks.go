@@ -143,14 +143,16 @@ func (r *rescuer) stuck(ctx context.Context) (stuck []int64, err error) {
 
 // selectOldest reads the first waiting request of each task by the index of waiting requests. It is written so that no other
 // index has its order; otherwise PostgreSQL might walk through the primary key, and with it all ended requests. It leaves out
-// requests that were left lingering, and those of paused tasks, because they wait on purpose.
+// requests that were left lingering, and those of paused tasks, because they wait on purpose. A request that was left lingering has a
+// reason. A change of the task ends its look_after, and keeps the reason: without it, each change would look as if somebody had waited
+// for hours until the next round.
 const selectOldest = `
 select extract(epoch from greatest(max(clock_timestamp() - r.created_at), interval '0'))::float8, count(*) > 0
 from getwork.task_state s
 cross join lateral (
   select r.created_at
   from getwork.work_requested r
-  where r.task_id between s.task_id and s.task_id and r.state = 'pending' and r.look_after is null
+  where r.task_id between s.task_id and s.task_id and r.state = 'pending' and r.look_after is null and r.reason is null
   order by r.task_id, r.id
   limit 1
 ) r

@@ -19,6 +19,7 @@ type TaskFigure struct {
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
 }
 
+// A lingering request for which a round found nothing has a reason, also after a change of the task has ended its look_after.
 const selectTaskFigures = `
 select s.task_id, s.name, s.paused, r.waiting, r.oldest,
   (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
@@ -28,7 +29,7 @@ from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 cross join lateral (
   select count(*) as waiting,
-    coalesce(extract(epoch from clock_timestamp() - min(r.created_at) filter (where r.look_after is null)), 0)::float8 as oldest
+    coalesce(extract(epoch from clock_timestamp() - min(r.created_at) filter (where r.look_after is null and r.reason is null)), 0)::float8 as oldest
   from getwork.work_requested r
   where r.task_id = s.task_id and r.state = 'pending'
 ) r
