@@ -43,7 +43,7 @@ var (
 	taskRuns    = figure("task_runs_total", "Runs of the task's ranking query on this node, by how they ended. Those that died with a node are not counted by task.", "task", "outcome")
 	taskRanFor  = figure("task_run_duration_seconds", "How long those runs took, from the beginning of the query to the end of their round.", "task")
 	taskWaiting = figure("task_requests_waiting", "Requests that wait on any node, with lingering ones; as of some seconds ago.", "task")
-	taskOldest  = figure("task_oldest_request_age_seconds", "How long the task's oldest request has waited; 0 if none waits. Lingering ones for which a round found nothing do not count.", "task")
+	taskOldest  = figure("task_oldest_request_age_seconds", "How long the task's oldest request has waited; 0 if none waits, and while the task is paused. Lingering ones for which a round found nothing do not count.", "task")
 	taskHeld    = figure("task_work_held", "Items that somebody holds.", "task")
 	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; counted up to 100,000.", "task")
 	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")

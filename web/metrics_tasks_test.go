@@ -32,19 +32,21 @@ func TestMetricsOfTasks(t *testing.T) {
 	n.call(t, "POST", "/api/v1/work/"+taken[0]+"/disposition", as("oliver"), `{"outcome":"complete"}`).want(200) // again, which counts once
 	n.call(t, "POST", "/api/v1/work/"+taken[1]+"/disposition", as("oliver"), `{"outcome":"never"}`).want(200)
 	n.call(t, "PATCH", "/api/v1/tasks/box", as("mia", "X-Getwork-Role", "manager", "If-Match", `"1"`), `{"paused":true}`).want(200)
+	n.pendingRequest(t, "box", "eve") // which no round looks at
 
 	after := n.figures(t)
 	for name, want := range map[string]float64{
 		"getwork_task_work_held verify":                      1,
 		"getwork_task_shelf_items verify":                    2,
 		"getwork_task_requests_waiting verify":               0,
-		"getwork_task_requests_waiting box":                  1,
+		"getwork_task_requests_waiting box":                  2,
 		"getwork_task_paused box":                            1,
 		"getwork_task_paused verify":                         0,
 		"getwork_task_work_closed_total completed verify":    1,
 		"getwork_task_work_closed_total never verify":        1,
 		"getwork_task_work_closed_total returned verify":     0,
 		"getwork_task_oldest_request_age_seconds verify":     0,
+		"getwork_task_oldest_request_age_seconds box":        0, // they wait on purpose
 		"getwork_task_run_duration_seconds verify":           1,
 		"getwork_task_request_wait_seconds verify":           1,
 		"getwork_task_requests_ended_total assigned verify":  1,

@@ -13,7 +13,7 @@ type TaskFigure struct {
 	Name    string
 	Paused  bool
 	Waiting int     // pending requests, with lingering ones
-	Oldest  float64 // seconds for which the oldest request has waited; lingering ones for which a round found nothing do not count
+	Oldest  float64 // seconds for which the oldest request has waited, without lingering ones for which a round found nothing; 0: paused
 	Held    int     // work rows
 	Shelf   int     // candidates of a shelf that is handed out; of an inbox, items that can be handed out; up to 100,000
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
@@ -29,7 +29,7 @@ from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 cross join lateral (
   select count(*) as waiting,
-    coalesce(extract(epoch from clock_timestamp() - min(r.created_at) filter (where r.look_after is null and r.reason is null)), 0)::float8 as oldest
+    coalesce(extract(epoch from clock_timestamp() - min(r.created_at) filter (where r.look_after is null and r.reason is null and not s.paused)), 0)::float8 as oldest
   from getwork.work_requested r
   where r.task_id = s.task_id and r.state = 'pending'
 ) r
