@@ -89,8 +89,8 @@ func seconds(s float64) time.Duration { return round(time.Duration(s * float64(t
 // overdue are requests that should have been served and leases that should have been swept, as of now.
 const overdue = `
 select
-  coalesce((select extract(epoch from clock_timestamp() - min(r.created_at) - (select max(query_timeout) from getwork.task_version))
-    from getwork.work_requested r join getwork.task_state s using (task_id)
+  coalesce((select extract(epoch from max(clock_timestamp() - r.created_at - v.query_timeout))
+    from getwork.work_requested r join getwork.task_state s using (task_id) join getwork.task_version v using (task_id, version)
     where r.state = 'pending' and r.linger_until is null and not s.paused and s.deleted_at is null), 0)::float8,
   coalesce((select extract(epoch from clock_timestamp() - min(lease_expires_at)) from getwork.work where state = 'held' and lease_expires_at < clock_timestamp()), 0)::float8`
 
@@ -102,7 +102,7 @@ func lookAtWaiting(ctx context.Context, x *examination) (found []Finding, err er
 	}
 	const advice = "start a node, or look at the nodes' logs: a node that lives serves and sweeps within seconds"
 	if by := time.Duration(is[0].Request * float64(time.Second)); by > x.limits.waiting {
-		found = append(found, failed(advice, "somebody has waited for work for %s longer than any query may take", round(by)))
+		found = append(found, failed(advice, "somebody has waited for work for %s longer than the task's query may take", round(by)))
 	}
 	if by := time.Duration(is[0].Lease * float64(time.Second)); by > x.limits.expiredLeases {
 		found = append(found, failed(advice, "a lease ended %s ago, and no node has taken the work back", round(by)))
