@@ -65,13 +65,15 @@ func (t Database) with(ctx context.Context, f func(ctx context.Context, conn *pg
 	return f(ctx, conn, name)
 }
 
-// connect prepares no statements, so that the version can be read through a pooler, too.
+// connect prepares no statements, so that the version can be read through a pooler, too. It refuses a standby: one that lags lacks the
+// newest rows of the audit, which would look as if somebody had removed them.
 func (t Database) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pg.ParseConn(t.DatabaseURL)
 	if err != nil {
 		return nil, err
 	}
 	pg.SpeakUTF8(config)
+	pg.ToPrimary(config)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }
