@@ -27,17 +27,18 @@ type Claim struct {
 	principal int64
 }
 
+// A claim lasts until its node has asked, which takes 8 s at most, and has then tried for a minute to store the answer. If it ran
+// out before, and the database came back after a while, another node could be the first to claim, and would use a token that the
+// provider has replaced.
+const claimLasts = `interval '75 seconds'`
+
 // Two nodes that asked at once would each use the refresh token, and the provider would end the session for it. The claim is
 // committed before the provider is asked, so no connection is held meanwhile. It skips a row that another node is claiming: by the end
 // of a wait that node has it. If the node dies, the claim runs out, and another node asks. As an array the inner query is executed
 // once; as a list to look into it might be executed again for each session, and claim more than it should.
-//
-// The claim lasts until its node has asked, which takes 8 s at most, and has then tried for a minute to store the answer. If it ran
-// out before, and the database came back after a while, another node could be the first to claim, and would use a token that the
-// provider has replaced.
 const claimRefresh = `
 update getwork.session s
-set refreshing_until = clock_timestamp() + interval '75 seconds'
+set refreshing_until = clock_timestamp() + ` + claimLasts + `
 from getwork.principal p
 where p.id = s.principal and s.id = any(array(
   select c.id from getwork.session c

@@ -451,6 +451,13 @@ func TestRefreshIsClaimed(t *testing.T) {
 	if len(second) != 1 {
 		t.Fatal("not claimed again")
 	}
+	ends := func(c Claim, want int) {
+		t.Helper()
+		if ended, err := d.End(t.Context(), Ending{By: "refresh", Claim: &c}); err != nil || len(ended) != want {
+			t.Errorf("a refresh ended %d sessions, want %d (%v)", len(ended), want, err)
+		}
+	}
+	ends(first[0], 0) // its claim was lost
 	e := Entry{Iss: "idp", Sub: "1", Role: assign.RoleManager, Groups: []string{"new"}}
 	if err := d.Refreshed(t.Context(), first[0], []byte("late"), e); err != nil {
 		t.Fatal(err)
@@ -480,6 +487,7 @@ func TestRefreshIsClaimed(t *testing.T) {
 	if err := d.Unrefreshed(t.Context(), third[0], []byte("again")); err != nil {
 		t.Fatal(err)
 	}
+	ends(third[0], 0) // it was confirmed since
 	if n := d.count(t, "select count(*) from getwork.session where refresh = 'next' and refreshing_until is null"); n != 1 {
 		t.Error("the next refresh token was not stored")
 	}
@@ -515,6 +523,10 @@ func TestRefreshIsClaimed(t *testing.T) {
 	if len(asked.regrouped) != 1 || !strings.HasSuffix(asked.regrouped[0], "[new]") {
 		t.Errorf("a worker's requests are given the groups %q", asked.regrouped)
 	}
+	d.exec(t, "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'")
+	r, err = d.session(t, begun.Cookie)
+	d.look(t, d.follow(t, r, err), "")
+	ends(claims()[0], 1)
 }
 
 // A session that only a terminal uses, by its calls or by a live channel, is refreshed like one that a browser uses.

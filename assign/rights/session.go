@@ -186,6 +186,7 @@ type Ending struct {
 	By       string // what ends them: log-out, provider, admin, idle, expired, refresh
 	Cookie   string // the browser's; or
 	PublicID string // the one of this id; or
+	Claim    *Claim // the claimed one, unless the claim was lost; or
 	User     string // all of this user; or
 	Iss      string // those of this issuer's
 	SID      string // session,
@@ -205,7 +206,7 @@ with ended as (
   set ended_at = clock_timestamp(), ended_by = $1, changed = pg_current_xact_id()
   from getwork.principal p
   where p.id = s.principal and s.ended_at is null and ($7 = 0 or s.principal = $7) and case
-    when $2::bytea is not null then s.id = $2
+    when $2::bytea is not null then s.id = $2 and ($9::timestamptz is null or s.refreshing_until = $9)
     when $3 <> '' then s.public_id = $3
     when $4 <> '' then p.name = $4
     else p.iss = $5 and ($6 <> '' and s.sid = $6 or $6 = '' and p.sub = $8)
@@ -255,11 +256,15 @@ func (g *Registry) End(ctx context.Context, e Ending) (ended []Ended, err error)
 				return nil, nil, err
 			}
 		}
-		var cookie []byte
-		if e.Cookie != "" {
-			cookie = Hash(e.Cookie)
+		var id []byte
+		var claim *time.Time
+		switch {
+		case e.Cookie != "":
+			id = Hash(e.Cookie)
+		case e.Claim != nil:
+			id, claim = e.Claim.ID, &e.Claim.until
 		}
-		rows, err := tx.Query(ctx, g.SQL(endSessions), e.By, cookie, e.PublicID, e.User, e.Iss, e.SID, e.Of, e.Sub)
+		rows, err := tx.Query(ctx, g.SQL(endSessions), e.By, id, e.PublicID, e.User, e.Iss, e.SID, e.Of, e.Sub, claim)
 		if err != nil {
 			return nil, nil, err
 		}

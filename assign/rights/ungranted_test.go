@@ -30,8 +30,9 @@ func TestUngranted(t *testing.T) {
 		d.look(t, f, "")
 	}
 	asked.cancelled = nil
+	claim := d.claim(t, "ann")
 	for range 2 { // the second time there is nothing left to end
-		if err := d.Ungranted(t.Context(), "idp", "sub of ann", "refresh"); err != nil {
+		if err := d.Ungranted(t.Context(), "idp", "sub of ann", &claim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,12 +56,106 @@ func TestUngranted(t *testing.T) {
 	if _, err := d.session(t, bob); err != nil {
 		t.Error("somebody else's session:", err)
 	}
-	if err := d.Ungranted(t.Context(), "idp", "nobody", "log-in"); err != nil {
+	if err := d.Ungranted(t.Context(), "idp", "nobody", nil); err != nil {
 		t.Error("an account without a name:", err)
 	}
 	d.logIn(t, "ann", assign.RoleWorker, "")
 	if r, err := d.token(t, token); err != nil || r.Role != assign.RoleWorker || !slices.Equal(r.Groups, []string{"desk"}) {
 		t.Errorf("with a role again: %+v %v", r, err)
+	}
+}
+
+// claim claims a session of somebody, which is followed.
+func (d *desk) claim(t *testing.T, user string) Claim {
+	t.Helper()
+	d.exec(t, `
+update getwork.session set refresh = 'sealed', refreshed_at = clock_timestamp() - interval '11 minutes', created_at = created_at - interval '11 minutes'
+where principal = (select id from getwork.principal where name = $1)`, user)
+	claims, err := d.watch.ClaimRefresh(t.Context(), 1)
+	if err != nil || len(claims) != 1 {
+		t.Fatalf("claimed %+v, %v; want one", claims, err)
+	}
+	return claims[0]
+}
+
+// The provider says at a refresh that somebody has no role, and the database is away. Meanwhile they get a role again, which a log-in
+// or another session's refresh shows. The late answer takes nothing from them, and neither does that of a claim that was lost.
+func TestLateUngranted(t *testing.T) {
+	t.Parallel()
+	again := Entry{Iss: "idp", Sub: "sub of ann", Name: "ann", Role: assign.RoleWorker, Groups: []string{"desk"}}
+	for what, since := range map[string]func(t *testing.T, d *desk, other Rights){
+		"a log-in": func(t *testing.T, d *desk, _ Rights) { d.logIn(t, "ann", again.Role, "") },
+		"a log-in and a log-out": func(t *testing.T, d *desk, _ Rights) {
+			if _, err := d.End(t.Context(), Ending{By: "log-out", Cookie: d.logIn(t, "ann", again.Role, "")}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another session's refresh": func(t *testing.T, d *desk, other Rights) {
+			d.follow(t, other, nil)
+			if err := d.Refreshed(t.Context(), d.claim(t, "ann"), nil, again); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another claim": func(t *testing.T, d *desk, _ Rights) {
+			d.exec(t, `update getwork.session set refreshing_until = clock_timestamp() - interval '1 second' where refreshing_until is not null`)
+			d.claim(t, "ann")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var asked calls
+			d := newDesk(t, asked.into)
+			here, elsewhere := d.logIn(t, "ann", assign.RoleWorker, ""), d.logIn(t, "ann", assign.RoleWorker, "")
+			r, err := d.session(t, here)
+			d.follow(t, r, err)
+			other, err := d.session(t, elsewhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.uses.lately(0) // only the followed session is in use
+			claim := d.claim(t, "ann")
+			since(t, d, other)
+			asked.cancelled = nil
+			if err := d.Ungranted(t.Context(), "idp", "sub of ann", &claim); err != nil {
+				t.Fatal(err)
+			}
+			if n := d.count(t, `select count(*) from getwork.principal where role = 'worker'`); n != 1 {
+				t.Error("the role is gone")
+			}
+			for _, cookie := range []string{here, elsewhere} {
+				if _, err := d.session(t, cookie); err != nil {
+					t.Errorf("a session: %v", err)
+				}
+			}
+			if len(asked.cancelled) != 0 {
+				t.Errorf("cancelled %q", asked.cancelled)
+			}
+		})
+	}
+}
+
+// A log-in that came before, also by a clock that was since set back, does not outweigh what the provider says at a refresh. Nor
+// does it help that the session ends meanwhile.
+func TestUngrantedInTime(t *testing.T) {
+	t.Parallel()
+	for what, since := range map[string]string{
+		"a clock that was set back": `update getwork.session set created_at = clock_timestamp() + interval '1 hour'`,
+		"a log-out":                 `update getwork.session set ended_at = clock_timestamp(), ended_by = 'log-out'`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			r, err := d.session(t, d.logIn(t, "ann", assign.RoleWorker, ""))
+			d.follow(t, r, err)
+			claim := d.claim(t, "ann")
+			d.exec(t, since)
+			if err := d.Ungranted(t.Context(), "idp", "sub of ann", &claim); err != nil {
+				t.Fatal(err)
+			}
+			if n := d.count(t, `select count(*) from getwork.principal where role is null`); n != 1 {
+				t.Error("the role stays")
+			}
+		})
 	}
 }
 
@@ -70,7 +165,7 @@ func TestRefusedWithoutARole(t *testing.T) {
 	d := newDesk(t)
 	d.logIn(t, "ann", assign.RoleWorker, "")
 	for _, sub := range []string{"sub of ann", "sub of ann", "nobody"} {
-		if err := d.Ungranted(t.Context(), "idp", sub, "log-in"); err != nil {
+		if err := d.Ungranted(t.Context(), "idp", sub, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -60,7 +60,7 @@ func (l *LogIns) Begin(ctx context.Context, in *oidc.Login, former string, addre
 
 // Ungranted implements [oidc.Sessions].
 func (l *LogIns) Ungranted(ctx context.Context, sub string) error {
-	return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, sub, "log-in")
+	return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, sub, nil)
 }
 
 // End implements [oidc.Sessions]. Cookies that somebody made up begin no transaction: they are looked up first, as those of every
@@ -146,11 +146,14 @@ func (l *LogIns) refresh(ctx context.Context, c rights.Claim) {
 		switch {
 		case f.Sub != "":
 			write = func(ctx context.Context) error {
-				return l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, f.Sub, "refresh")
+				if err := l.Rights.Ungranted(ctx, l.Provider.Source.Issuer, f.Sub, &c); err != nil {
+					return err
+				}
+				return l.Rights.Unrefreshed(ctx, c, said.Sealed) // if the session goes on, because its user has logged in since
 			}
 		case f.Ends || c.Age > l.Stale:
 			write = func(ctx context.Context) error {
-				_, err := l.Rights.End(ctx, rights.Ending{By: "refresh", PublicID: c.PublicID})
+				_, err := l.Rights.End(ctx, rights.Ending{By: "refresh", Claim: &c})
 				return err
 			}
 		}
@@ -163,10 +166,10 @@ const (
 	storeRest = 100 * time.Millisecond // before the second try; longer each time
 )
 
-// store writes what the provider said. It tries again for a minute, also while the node shuts down, because nobody can ask a second
-// time: the provider has changed the refresh token, and if the old one came again, it would end the session. The claim lasts longer
-// than that, so no other node shows the old token meanwhile. A try may have committed although it failed. The next one then finds
-// that the claim is over, as it does if another node has claimed the session since, and changes nothing.
+// store writes what the provider said. It tries again for a minute, or for what is left of --drain-timeout at a shutdown, because nobody
+// can ask a second time: the provider has changed the refresh token, and if the old one came again, it would end the session. The claim
+// lasts longer than that, so no other node shows the old token meanwhile. A try may have committed although it failed, another node may
+// have claimed the session since, or the user may have got another role by a new log-in. The next try finds that, and changes nothing.
 func (l *LogIns) store(ctx context.Context, c rights.Claim, write func(context.Context) error) {
 	ctx, cancel := pg.Detached(ctx)
 	defer cancel()

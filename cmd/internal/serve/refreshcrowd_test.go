@@ -237,6 +237,59 @@ func TestRefreshOutlivesTheDatabase(t *testing.T) {
 	}
 }
 
+// The provider takes somebody's role away, and a node asks about their session. Before the answer is stored they log in again, by a role
+// that they have. Both sessions go on, and the next refresh shows the token that came with the answer.
+func TestLogInBesideARefresh(t *testing.T) {
+	t.Parallel()
+	at := newBank(t)
+	here, elsewhere := newBrowser(t), newBrowser(t)
+	here.logIn(at, "0001", "/")
+	here.me(at) // so that the session is in use
+	db, err := pgx.Connect(t.Context(), at.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.WithoutCancel(t.Context()))
+	seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
+	at.idp.Set(idp.Wrong{Before: seen.before})
+	refresh := func() {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes', refreshing_until = null where refresh is not null and created_at = (select min(created_at) from getwork.session)"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	timeout.Await(t, "the provider is asked", func() bool { now, _, _, _ := seen.figures(); return now == 1 })
+	elsewhere.logIn(at, "0001", "/")
+	at.idp.SetGroups("0001", []string{})
+	close(seen.open)
+	timeout.Await(t, "the answer is stored", func() bool {
+		var stored bool
+		err := db.QueryRow(t.Context(), `
+select refreshing_until - clock_timestamp() <= interval '1 minute' or ended_at is not null from getwork.session order by created_at limit 1`).Scan(&stored)
+		return err == nil && stored
+	})
+	at.idp.SetGroups("0001", []string{"loan-desk"})
+	for name, b := range map[string]*browser{"the former session": here, "the new session": elsewhere} {
+		if _, role, _, status := b.me(at); status != 200 || role != "worker" {
+			t.Errorf("%s: %d, %q", name, status, role)
+		}
+	}
+	refresh()
+	timeout.Await(t, "the next refresh", func() bool {
+		var done bool
+		err := db.QueryRow(t.Context(), `
+select refreshed_at > clock_timestamp() - interval '10 minutes' or ended_at is not null from getwork.session order by created_at limit 1`).Scan(&done)
+		return err == nil && done
+	})
+	if _, _, tokens, twice := seen.figures(); tokens != 2 || twice != 0 {
+		t.Errorf("the provider saw %d refresh tokens, %d of them twice; want 2 once", tokens, twice)
+	}
+	if _, _, _, status := here.me(at); status != 200 {
+		t.Errorf("the former session after the next refresh: %d", status)
+	}
+}
+
 // comeIn logs somebody in from an address, and returns their session's cookie.
 func (b *bank) comeIn(client *http.Client, sub, from string) (session string, err error) {
 	cookies := map[string]string{}
