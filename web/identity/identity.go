@@ -17,7 +17,9 @@ type Config struct {
 	Address func(*http.Request) netip.Addr // the client's address
 	// Failed limits the invalid credentials of one address; nil: no limit.
 	Failed *web.AddressLimit
-	Log    *slog.Logger
+	// Untimely limits the lines in the log about one address's access tokens whose time is over or has not come; nil: no limit.
+	Untimely *web.AddressLimit
+	Log      *slog.Logger
 
 	// Cookie reads the session's cookie; nil: there is no log-in.
 	Cookie func(*http.Request) string
@@ -144,7 +146,12 @@ func (c Config) failed(r *http.Request, by string, err error) error {
 	if user == "" {
 		user = "-"
 	}
-	if guessed(rejection.Why) && c.Failed != nil {
+	switch {
+	case untimely(rejection.Why) && c.Untimely != nil:
+		if allowed, _ := c.Untimely.Allow(from, 1); !allowed {
+			return err
+		}
+	case guessed(rejection.Why) && c.Failed != nil:
 		if allowed, after := c.Failed.Allow(from, 1); !allowed {
 			limited := assign.Refuse(assign.RateLimited, "too many credentials from this address were not valid; wait a minute")
 			limited.After = after
@@ -157,17 +164,18 @@ func (c Config) failed(r *http.Request, by string, err error) error {
 
 // guessed reports whether a credential with this fault may be one of many that somebody tries out. Of access tokens these are not:
 // one whose time is over, or has not come, because all programs at an address may renew theirs at that moment, and a program that
-// is answered 429 waits instead; and one whose signature was verified before its name or groups were read. Nobody verifies the
-// signature of the former, so a forged one is never limited. It costs no query and no fetch of keys, only its line in the log.
+// is answered 429 waits instead; and one whose signature was verified before its name or groups were read.
 func guessed(why string) bool {
 	switch why {
 	case rights.WhyUnknown, rights.WhyWrong:
 		return true
-	case "jwt-expired", "jwt-not-yet":
-		return false
 	}
-	return strings.HasPrefix(why, "jwt-") && !strings.HasPrefix(why, "jwt-name-") && !strings.HasPrefix(why, "jwt-groups")
+	return !untimely(why) && strings.HasPrefix(why, "jwt-") && !strings.HasPrefix(why, "jwt-name-") && !strings.HasPrefix(why, "jwt-groups")
 }
+
+// untimely reports whether an access token is refused because its time is over, or has not come. Nobody verifies the signature of such a
+// token, so anybody can forge many. They cost no query and no fetch of keys, but without a limit their lines would fill the log.
+func untimely(why string) bool { return why == "jwt-expired" || why == "jwt-not-yet" }
 
 func (c Config) count(method, outcome string) {
 	if c.Count != nil {

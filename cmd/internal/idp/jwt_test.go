@@ -1,6 +1,7 @@
 package idp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -165,12 +166,15 @@ func TestJWT(t *testing.T) {
 }
 
 // A program whose good token has expired is told so each time, however many programs at its address are, and so is one whose token
-// names no groups. Neither is a guess. Tokens that nobody signed are guesses.
+// names no groups. Neither is a guess. Tokens that nobody signed are guesses, unless their time is over; but then they don't fill the log.
 func TestGoodTokensAreNoGuesses(t *testing.T) {
 	t.Parallel()
 	d := open(t, options{})
 	programs := &identity.Programs{JWT: d.judge(func(c *oidc.JWTConfig) { c.NameClaim = path(t, "name") })}
-	identify := identity.Config{Log: slog.New(slog.DiscardHandler), Failed: web.NewAddressLimit(30), JWT: programs.Judge,
+	var said bytes.Buffer
+	counted := 0
+	identify := identity.Config{Log: slog.New(slog.NewTextHandler(&said, nil)), Failed: web.NewAddressLimit(30), Untimely: web.NewAddressLimit(30),
+		JWT: programs.Judge, Count: func(string, string) { counted++ },
 		Address: func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") }}.Identify()
 	call := func(raw string) (limited, refused int) {
 		t.Helper()
@@ -188,6 +192,9 @@ func TestGoodTokensAreNoGuesses(t *testing.T) {
 		}
 		return limited, refused
 	}
+	sign := func(claims map[string]any) string {
+		return d.idp.Sign("at+jwt", program(func(c map[string]any) { c["name"] = "batch"; maps.Copy(c, claims) }))
+	}
 	fetched := d.idp.Calls("/jwks")
 	past, ahead := time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Minute).Unix()
 	for name, claims := range map[string]map[string]any{
@@ -197,10 +204,16 @@ func TestGoodTokensAreNoGuesses(t *testing.T) {
 		"another group": {"groups": many(201)},
 		"no name":       {"name": nil},
 	} {
-		raw := d.idp.Sign("at+jwt", program(func(c map[string]any) { c["name"] = "batch"; maps.Copy(c, claims) }))
-		if limited, refused := call(raw); limited != 0 || refused != 50 {
+		if limited, refused := call(sign(claims)); limited != 0 || refused != 50 {
 			t.Errorf("%s: of 50 calls %d were refused, and %d limited", name, refused, limited)
 		}
+	}
+	if limited, refused := call(swapped(sign(map[string]any{"iat": past, "exp": past + 60}))); limited != 0 || refused != 50 {
+		t.Errorf("forged and expired: of 50 calls %d were refused, and %d limited", refused, limited)
+	}
+	untimely := strings.Count(said.String(), "reason=jwt-expired") + strings.Count(said.String(), "reason=jwt-not-yet")
+	if untimely < 30 || untimely > 35 || counted != 6*50 {
+		t.Errorf("%d lines about 150 tokens whose time is over or has not come, want 30; %d calls counted, want 300", untimely, counted)
 	}
 	if limited, _ := call(swapped(d.idp.Sign("at+jwt", program(nil)))); limited < 15 || limited > 20 {
 		t.Errorf("%d of 50 guesses were limited, want 20", limited)

@@ -79,7 +79,8 @@ func (n *node) identify() web.Identify {
 	if n.rights == nil {
 		return web.DevIdentity
 	}
-	c := identity.Config{Rights: n.rights.Registry, Address: web.ClientAddress, Failed: web.NewAddressLimit(30), Log: n.log, Count: n.attempts.Count}
+	c := identity.Config{Rights: n.rights.Registry, Address: web.ClientAddress, Failed: web.NewAddressLimit(30), Untimely: web.NewAddressLimit(30), Log: n.log,
+		Count: n.attempts.Count}
 	if n.logIns != nil {
 		c.Cookie = n.logIns.Cookie
 	}
