@@ -36,8 +36,8 @@ type NewWebhook struct {
 	Events []string `json:"events"` // nil: all
 }
 
-// RedriveBatch is how many dead events are redriven at once. A call that brings back fewer has left none; one that brings back as
-// many or more may have run out of time.
+// RedriveBatch is how many dead events are redriven at once. A call that brings back fewer has left none, except what somebody was
+// changing just then; one that brings back as many or more may have run out of time.
 const RedriveBatch = 5000
 
 // Delivery is an event that is posted to a web hook.

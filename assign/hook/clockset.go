@@ -29,7 +29,9 @@ set since = clock_timestamp(), next_at = case when e.attempts = 0 then least(e.n
 from late where e.id = late.id`
 
 	// An attempt may be under way at another node, and nothing tells it from a back-off. It has ended when a lease is over. Were
-	// the event due before that, it could be sent twice at once, and be overtaken by the next one of its item.
+	// the event due before that, it could be sent twice at once, and be overtaken by the next one of its item. Nor does anything tell
+	// the former clock's back-off from one of this clock, unless it is longer than that can be: so an event that has failed may wait for as
+	// long as its back-off can be.
 	healAttempted = `
 with late as materialized (
   select e.id
@@ -55,8 +57,8 @@ update getwork.hook_event e set next_at = clock_timestamp() + $1::bigint * inter
 const longestWait = time.Minute // of a hook after a failure, unless its receiver asks for more
 
 // heal makes due what the database's clock has delayed, if it was set back since the last look. at is what it shows now. The first look
-// can't know, so it leaves a hook for as long as its receiver may have asked, unless an event shows that the clock was set back.
-// Otherwise a receiver that asked for more than a minute gets one attempt too early from each node.
+// can't know, so it leaves a hook for as long as its receiver may have asked, unless an event shows that the clock was set back. If the
+// clock was set back, a receiver that asked for more than a minute gets one attempt too early from each node.
 func (s *Sender) heal(ctx context.Context, at time.Time) error {
 	back := at.Before(s.at)
 	if !back && !s.at.IsZero() {
@@ -78,7 +80,7 @@ func (s *Sender) heal(ctx context.Context, at time.Time) error {
 		hooks, err = s.change(ctx, healHooks, most.Microseconds())
 	}
 	if recorded+attempted+hooks > 0 {
-		s.Log.Warn("the database's clock was set back; what that delayed of web hooks is sent within half a minute",
+		s.Log.Warn("the database's clock was set back; what that delayed of web hooks is sent within half a minute, or when a back-off is over",
 			"events", recorded+attempted, "hooks", hooks)
 	}
 	if err != nil {

@@ -41,6 +41,8 @@ func TestClockSetBack(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open) // or the receiver would not close after a failure
 	failing, _ := d.hook(assign.WorkAssignedEvent)
 	slow, _, err := d.Create(t.Context(), assign.NewWebhook{URL: d.receiver.URL + "/slow", Events: []string{assign.WorkClosedEvent}}, "ada")
 	if err != nil {
@@ -54,6 +56,7 @@ func TestClockSetBack(t *testing.T) {
 	d.look(d.sender)
 	d.assign("failed")
 	d.once()
+	d.exec(`update getwork.hook set retry_at = clock_timestamp() + interval '50 seconds' where id = $1`, failing.ID) // not 1 s, which may pass
 	d.assign("recorded")
 	d.exec(`insert into getwork.hook_event (hook_id, task_id, item, type, body) values ($1, 1, 'sent', 'work.closed', '{}')`, slow.ID)
 	var sending sync.WaitGroup
@@ -84,7 +87,7 @@ values ($1, 1, 'put off', 'work.assigned', '{}', 9, clock_timestamp() + interval
 	if d.text(`select (next_at > clock_timestamp() + interval '8 hours')::text from getwork.hook_event where item = 'put off'`) != "true" {
 		t.Error("what failed by the right clock does not wait for its time any more")
 	}
-	close(gate)
+	open()
 	sending.Wait()
 	if got := state("sent"); got != "delivered 1" {
 		t.Errorf("what was under way: %s", got)

@@ -292,7 +292,8 @@ func (g *Registry) Test(ctx context.Context, id int64, may May) (delivery int64,
 const redriveReserve = 5 * time.Second
 
 // Redrive sends dead events again: the named ones, or all. Each batch has a transaction and a row of the audit of its own, and stays if
-// the time of ctx is up. If fewer than [assign.RedriveBatch] are returned, none is left; otherwise the caller repeats the call.
+// the time of ctx is up. If fewer than [assign.RedriveBatch] are returned, none is left, except what somebody was changing just then;
+// otherwise the caller repeats the call.
 func (g *Registry) Redrive(ctx context.Context, id int64, events []int64, may May) (n int64, err error) {
 	for last := int64(0); ; {
 		var count, to int64
