@@ -74,10 +74,11 @@ func TestClockSetBack(t *testing.T) {
 			if r := n.endedRequest(t, n.click(t, task, "ann", 1).ID); items(r)[0] != "b" {
 				t.Fatalf("ann has %v", items(r))
 			}
-			set(0)
+			former := query[int64](t, db, `select shelf_run from getwork.task_state where name = $1`, task)
 			add(t, "c", 1)
-			await(t, "the shelf has ended", func() bool {
-				return !query[bool](t, db, `select fresh_until > clock_timestamp() from getwork.task_state where name = $1`, task)
+			set(0)
+			await(t, "the shelf has ended, and perhaps there is another one by now", func() bool {
+				return !query[bool](t, db, `select shelf_run = $2 and fresh_until > clock_timestamp() from getwork.task_state where name = $1`, task, former)
 			})
 			if r := n.endedRequest(t, n.click(t, task, "bob", 1).ID); items(r)[0] != "c" {
 				t.Errorf("bob has %v, which is not the best", items(r))
