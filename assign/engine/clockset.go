@@ -14,9 +14,6 @@ import (
 // item that was put off, the end of lingering. A time that only reminds getwork itself must delay nobody: a back-off, a retry
 // delay, a request's look_after, the end of a shelf, or the moment at which an item returns at once. Each of these is at most
 // so far ahead of the clock when it is written. One that is further ahead was written before the clock was set back.
-//
-// The time of a closing keeps its item from the results of queries that ran elsewhere before it. One that lies ahead of the clock
-// would keep the item from all of them until the clock has caught up. So where queries run elsewhere it is moved, too.
 
 const (
 	// tooLate is true for a task s in its version v that waits for such a time. A deleted task waits for none, and there may
@@ -64,14 +61,12 @@ update getwork.work_requested r set look_after = clock_timestamp() from late l w
 	// Work that was returned for no time, or redriven, is available now; failed work waits from now on. The item of an inbox
 	// has the same time if that came from its last work; an item that was put off later keeps its promised time.
 	//
-	// $1: queries run elsewhere, so closings are moved. There may be very many; one execution moves at most $2.
-	//
 	// "any" makes PostgreSQL look the rows up by their ids. It does not know how many are late, and would plan the join alone
 	// for a third of all work, and walk through all of it.
 	healWork = `
 with clock as materialized (select clock_timestamp() as at),
 late as materialized (
-  select w.id, w.state, clock.at as until
+  select w.id, w.state, clock.at
   from clock cross join getwork.work w
   where w.closed_at > clock.at and w.state = 'returned' and w.after = interval '0' and w.available_at > clock.at
   union all
@@ -84,26 +79,19 @@ late as materialized (
   join getwork.task_state s using (task_id) join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select ` + backOffOf + ` * 1.2 as most) b
   where w.closed_at > clock.at and w.state = 'failed' and w.available_at > clock.at + b.most
-  union all
-  (select w.id, w.state, null
-  from clock cross join getwork.work w
-  where $1::boolean and w.closed_at > clock.at
-  limit $2)
 ), moved as (
-  update getwork.work w
-  set available_at = coalesce(l.until, w.available_at), closed_at = case when $1 then least(w.closed_at, clock.at) else w.closed_at end
-  from (select id, state, min(until) as until from late group by id, state) l cross join clock
+  update getwork.work w set available_at = l.at
+  from late l
   where w.id = l.id and w.state = l.state and w.id = any(array(select id from late))
-  returning w.id, w.task_id, w.item, w.available_at, l.until is not null as due
+  returning w.id, w.task_id, w.item, w.available_at
 ), due as (
   update getwork.item i set due_at = m.available_at
   from moved m
-  where m.due and i.task_id = m.task_id and i.item = m.item and i.done_at is null and i.due_at > m.available_at and i.due_at < 'infinity'
+  where i.task_id = m.task_id and i.item = m.item and i.done_at is null and i.due_at > m.available_at and i.due_at < 'infinity'
     and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.state = 'held' and o.id > m.id)
     and not exists (select from getwork.work o where o.task_id = m.task_id and o.item = m.item and o.state <> 'held' and o.id > m.id)
 )
-select array(select distinct task_id from moved where due), (select count(*) from late)`
-	healAtOnce = 5000
+select distinct task_id from moved`
 )
 
 // healClock makes everything due that is delayed for longer than it may be, and wakes its tasks.
@@ -115,18 +103,11 @@ func (r *rescuer) healClock(ctx context.Context) error {
 		}
 		return err
 	})
-	// Only now that shelves filled by the later clock have ended: when a closing has moved, they would hand out its item again.
-	for late := healAtOnce; err == nil && late >= healAtOnce; {
-		var due []int64
-		err = r.transact(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, r.SQL(healWork), r.Ranker.Elsewhere(), healAtOnce).Scan(&due, &late)
+	if err == nil {
+		err = r.transact(ctx, func(tx pgx.Tx) (err error) {
+			freed, err = pg.IDs(ctx, tx, r.SQL(healWork))
+			return err
 		})
-		if err == nil { // before the next execution, which may fail
-			freed = append(freed, due...)
-			for _, task := range due {
-				r.WakeLingering(task)
-			}
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("heal a clock that was set back: %w", err)
@@ -137,6 +118,9 @@ func (r *rescuer) healClock(ctx context.Context) error {
 	}
 	for _, task := range tasks {
 		r.Wake(task)
+	}
+	for _, task := range freed {
+		r.WakeLingering(task)
 	}
 	return nil
 }
