@@ -143,9 +143,9 @@ func (r *rescuer) stuck(ctx context.Context) (stuck []int64, err error) {
 
 // selectOldest reads the first waiting request of each task by the index of waiting requests. It is written so that no other
 // index has its order; otherwise PostgreSQL might walk through the primary key, and with it all ended requests. It leaves out
-// requests that were left lingering, and those of paused tasks, because they wait on purpose. A request that was left lingering has a
-// reason. A change of the task ends its look_after, and keeps the reason: without it, each change would look as if somebody had waited
-// for hours until the next round.
+// requests that were left lingering, and those of paused tasks, because they wait on purpose. A request for which a round found
+// nothing has a reason. A change of the task ends its look_after, and keeps the reason: without it, each change would look as if somebody
+// had waited for hours until the next round. One whose query has only failed so far has no reason, and counts after a change.
 const selectOldest = `
 select extract(epoch from greatest(max(clock_timestamp() - r.created_at), interval '0'))::float8, count(*) > 0
 from getwork.task_state s

@@ -75,7 +75,8 @@ func TestShorterFreshFor(t *testing.T) {
 					runs = query[int](t, db, `select count(*) from getwork.run where task_id = $1`, task.ID)
 					return runs >= c.runs[i]
 				})
-				if n.idle(t); runs != c.runs[i] {
+				n.idle(t)
+				if runs = query[int](t, db, `select count(*) from getwork.run where task_id = $1`, task.ID); runs != c.runs[i] {
 					t.Errorf("%d runs after %s's click, want %d", runs, user, c.runs[i])
 				}
 			}
