@@ -270,7 +270,6 @@ class Client extends EventTarget {
   #changes = 0;
   #subscribed = new Set();
   #missing = new Set(); // those of them that the server does not know
-  #most = inMessage;
   #tags = new Map(); // ETags of pending requests
   // Ids that have ended: answers and events overtake each other, and an old one must not bring them back.
   #ended = new Set();
@@ -534,15 +533,14 @@ class Client extends EventTarget {
   #follow(names) { this.#say('subscribe', [...names].filter((name) => !this.#missing.has(name))); }
 
   #say(type, names) {
-    for (let i = 0; i < names.length; i += this.#most) this.#send({ type, tasks: names.slice(i, i + this.#most) });
+    for (let i = 0; i < names.length; i += inMessage) this.#send({ type, tasks: names.slice(i, i + inMessage) });
   }
 
   /** The server follows none of a message's tasks because of the one that detail names. Subscribes to all others. */
   #refused(detail) {
-    const name = [...this.#subscribed].find((n) => detail.includes(JSON.stringify(n)));
-    if (name ? this.#missing.has(name) : this.#most === 1) return;
-    if (name) this.#missing.add(name);
-    else this.#most = 1; // it says it in other words
+    const [, name] = detail.match(/"(.+?)"/) ?? [];
+    if (!name || this.#missing.has(name)) return;
+    this.#missing.add(name);
     this.#follow(this.#subscribed);
   }
 
