@@ -49,6 +49,8 @@ func (n *NewItem) Check() (wrong []Field) {
 	if detail := CheckItem(n.Item); detail != "" {
 		bad(true, "item", detail)
 	}
+	// JSON has no later time, and answers are in UTC: a time that a client writes in its own zone may be later there.
+	bad(n.NotBefore != nil && n.NotBefore.UTC().Year() > 9999, "not_before", "a time before the year 10000 in UTC")
 	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
 	if n.Exclusive != nil && *n.Exclusive != "" {
 		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")

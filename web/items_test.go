@@ -33,6 +33,7 @@ func TestPush(t *testing.T) {
 		`[{"item":"1","priority":2147483648}]`:                          "[0].priority",
 		`[{"item":"1","not_before":"soon"}]`:                            "[0].not_before",
 		`[{"item":"1","not_before":7}]`:                                 "[0].not_before",
+		`[{"item":"1","not_before":"9999-12-31T23:59:59-05:00"}]`:       "[0].not_before",
 		`[{"item":"1","slots":0}]`:                                      "[0].slots",
 		`[{"item":"1","slots":10001}]`:                                  "[0].slots",
 		`[{"item":"1","slots":2,"exclusive":"g"}]`:                      "[0].exclusive",
@@ -69,7 +70,7 @@ func TestPush(t *testing.T) {
 	}
 	for i, want := range []assign.Pushed{{Accepted: 3, Duplicates: 1}, {Accepted: 0, Duplicates: 4}} {
 		body := `[{"item":"2026/117","priority":7,"not_before":null,"slots":null,"exclusive":null,"details":{"size":12345678901234567890}},
-			{"item":"a b"},{"item":"später","not_before":"2100-01-01T00:00:00+02:00"},{"item":"a b","details":null}]`
+			{"item":"a b"},{"item":"später","not_before":"9999-12-31T23:59:59+02:00"},{"item":"a b","details":null}]`
 		if got := read[assign.Pushed](push(body).want(200)); got != want {
 			t.Errorf("time %d: %+v", i, got)
 		}

@@ -140,9 +140,10 @@ type bound struct {
 }
 
 const (
+	// Until pushes refused such times, items could fall due after the year 9999. JSON has no such time, so the answer would fail.
 	selectTaskNow = `
 select s.paused, case when ` + shelfFresh + ` then s.fresh_until end, c.rank >= s.shelf_from is true,
-  (select i.due_at from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
+  (select least(i.due_at, '9999-12-31 23:59:59Z') from getwork.item i where i.task_id = $1 and i.item = $2 and i.done_at is null and i.due_at > clock_timestamp() and i.due_at < 'infinity')
 from getwork.task_state s left join getwork.run u on u.id = s.shelf_run left join lateral getwork.shelved(u.id, $2) c on true
 where s.task_id = $1
 limit 1`

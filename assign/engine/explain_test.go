@@ -217,7 +217,7 @@ func TestExplainAnInboxItem(t *testing.T) {
 	execute(t, db, `insert into getwork.item (task_id, item, priority, exclusive, due_at, done_at, pushed_by, details)
 		select $1, v.item, v.priority, v.exclusive, v.due_at::timestamptz, v.done_at::timestamptz, 'pusher', '{"a":1}'
 		from (values ('low', 1, null, null, null), ('old', 5, null, null, null), ('young', 5, 'g', null, null), ('held', 9, 'g', 'infinity', null),
-		  ('later', 9, null, '2126-01-01', null), ('done', 9, null, null, '2026-01-01'), ('never', 9, null, 'infinity', null)) v (item, priority, exclusive, due_at, done_at)`, id)
+		  ('later', 9, null, '2126-01-01', null), ('last', 9, null, '9999-12-31 23:59:59-05', null), ('done', 9, null, null, '2026-01-01'), ('never', 9, null, 'infinity', null)) v (item, priority, exclusive, due_at, done_at)`, id)
 	execute(t, db, heldRow, id, "held", "ann", 1, "g")
 	execute(t, db, closedRow, id, "done", "ann", "completed")
 	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, exhausted) values ($1, 'never', 'bot', 'never', clock_timestamp(), pg_current_xact_id(), true)`, id)
@@ -231,6 +231,10 @@ func TestExplainAnInboxItem(t *testing.T) {
 	x = wantTold(t, n, "inbox", "later", "inbox not_due rank - of 1, held [], barred []")
 	if x.Until == nil || x.Until.UTC().Format(time.DateOnly) != "2126-01-01" {
 		t.Errorf("until %v", x.Until)
+	}
+	x = wantTold(t, n, "inbox", "last", "inbox not_due rank - of 1, held [], barred []") // it was pushed when such times were not refused
+	if b, err := json.Marshal(x); err != nil || !strings.Contains(string(b), `"until":"9999-12-31T23:59:59Z"`) {
+		t.Errorf("%s, %v", b, err)
 	}
 	x = wantTold(t, n, "inbox", "never", "inbox never rank - of 1, held [], barred []")
 	if !strings.Contains(x.Text, "attempts are used up") {

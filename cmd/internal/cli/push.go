@@ -174,16 +174,22 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 		return now.Add(d).UTC(), nil
 	}
 	for _, layout := range []string{time.RFC3339, zoned} {
-		if t, err := time.Parse(layout, text); err == nil {
+		if t, err := time.Parse(layout, text); err == nil && encodable(t) {
 			return t.UTC(), nil
 		}
 	}
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil && encodable(t) {
 			return t.UTC(), nil
 		}
 	}
 	return time.Time{}, command.Usage(`--not-before must be a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or a time from now such as 90m, not %q`, text)
+}
+
+// encodable says whether JSON has the time. In UTC the year may be another one than it was written with.
+func encodable(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 0 && year <= 9999
 }
 
 // batch is what one call pushes.
