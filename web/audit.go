@@ -18,12 +18,17 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 			return refuseField(field, "%s is UTF-8 text without NUL", field)
 		}
 	}
-	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
-		return err
-	}
-	rows, err := s.Audit.List(r.Context(), filter)
+	before, limit, err := readCursor(r)
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "audit", rows, filter.Limit, func(row audit.Row) int64 { return row.N })
+	filter.Before = before
+	rows, more, err := readPage(limit, func(limit int) ([]audit.Row, error) {
+		filter.Limit = limit
+		return s.Audit.List(r.Context(), filter)
+	})
+	if err != nil {
+		return err
+	}
+	return answerPage(w, "audit", rows, more, func(row audit.Row) int64 { return row.N })
 }

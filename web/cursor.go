@@ -23,10 +23,19 @@ func readCursor(r *http.Request) (after int64, limit int, err error) {
 	return after, int(n), err
 }
 
+// readPage reads a page of at most limit rows. It reads one row more: without it, a full page doesn't tell whether it is the last.
+func readPage[T any](limit int, read func(limit int) ([]T, error)) (rows []T, more bool, err error) {
+	rows, err = read(limit + 1)
+	if len(rows) > limit {
+		return rows[:limit], true, err
+	}
+	return rows, false, err
+}
+
 // answerPage writes {"<plural>":[…],"next_cursor"?}; next_cursor is absent if there are no more rows.
-func answerPage[T any](w http.ResponseWriter, plural string, rows []T, limit int, key func(T) int64) error {
+func answerPage[T any](w http.ResponseWriter, plural string, rows []T, more bool, key func(T) int64) error {
 	body := map[string]any{plural: append([]T{}, rows...)}
-	if len(rows) == limit {
+	if more {
 		body["next_cursor"] = strconv.FormatInt(key(rows[len(rows)-1]), 10)
 	}
 	return answer(w, http.StatusOK, body)

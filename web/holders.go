@@ -20,14 +20,19 @@ func (s *server) listHolders(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	filter := assign.HolderFilter{Tasks: taskNames(v), User: v.Get("user"), Limit: int(limit)}
+	filter := assign.HolderFilter{Tasks: taskNames(v), User: v.Get("user")}
 	cursor := v.Get("cursor")
 	if cursor != "" {
 		if filter.After, filter.First, err = readHolderCursor(cursor); err != nil {
 			return err
 		}
 	}
-	holders, total, err := s.Report.Holders(r.Context(), filter)
+	var total assign.HeldTotal
+	holders, more, err := readPage(int(limit), func(limit int) (holders []assign.Held, err error) {
+		filter.Limit = limit
+		holders, total, err = s.Report.Holders(r.Context(), filter)
+		return holders, err
+	})
 	if err != nil {
 		return err
 	}
@@ -35,7 +40,7 @@ func (s *server) listHolders(w http.ResponseWriter, r *http.Request) error {
 	if cursor == "" {
 		body["total"] = total
 	}
-	if len(holders) == filter.Limit {
+	if more {
 		body["next_cursor"] = holderCursor(holders[len(holders)-1])
 	}
 	return answer(w, http.StatusOK, body)

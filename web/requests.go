@@ -236,11 +236,13 @@ func (s *server) listRequests(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	requests, err := s.Records.Waiting(r.Context(), v.Get("task"), after, limit)
+	requests, more, err := readPage(limit, func(limit int) ([]assign.Request, error) {
+		return s.Records.Waiting(r.Context(), v.Get("task"), after, limit)
+	})
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "requests", requests, limit, func(req assign.Request) int64 { return req.ID })
+	return answerPage(w, "requests", requests, more, func(req assign.Request) int64 { return req.ID })
 }
 
 func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {

@@ -224,12 +224,14 @@ func (s people) listUsers(w http.ResponseWriter, r *http.Request) error {
 			return refuseField(field, "%s is UTF-8 text without NUL", field)
 		}
 	}
-	users, err := s.Rights.Users(r.Context(), rights.Which{After: v.Get("cursor"), Name: v.Get("user"), Search: v.Get("search"), Limit: int(limit)})
+	users, more, err := readPage(int(limit), func(limit int) ([]rights.User, error) {
+		return s.Rights.Users(r.Context(), rights.Which{After: v.Get("cursor"), Name: v.Get("user"), Search: v.Get("search"), Limit: limit})
+	})
 	if err != nil {
 		return err
 	}
 	body := map[string]any{"users": append([]rights.User{}, users...)}
-	if len(users) == int(limit) {
+	if more {
 		body["next_cursor"] = users[len(users)-1].Name
 	}
 	return answer(w, http.StatusOK, body)

@@ -259,9 +259,11 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	runs, err := s.Records.Runs(r.Context(), name, before, limit)
+	runs, more, err := readPage(limit, func(limit int) ([]assign.Run, error) {
+		return s.Records.Runs(r.Context(), name, before, limit)
+	})
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "runs", runs, limit, func(run assign.Run) int64 { return run.ID })
+	return answerPage(w, "runs", runs, more, func(run assign.Run) int64 { return run.ID })
 }

@@ -17,11 +17,13 @@ func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	versions, err := s.Records.Versions(r.Context(), name, before, limit)
+	versions, more, err := readPage(limit, func(limit int) ([]assign.Version, error) {
+		return s.Records.Versions(r.Context(), name, before, limit)
+	})
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "versions", versions, limit, func(v assign.Version) int64 { return int64(v.Version) })
+	return answerPage(w, "versions", versions, more, func(v assign.Version) int64 { return int64(v.Version) })
 }
 
 // listTaskLog answers with when a task was changed, paused and resumed, newest first.
@@ -34,11 +36,13 @@ func (s *server) listTaskLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	changes, err := s.Records.TaskLog(r.Context(), name, before, limit)
+	changes, more, err := readPage(limit, func(limit int) ([]assign.TaskChange, error) {
+		return s.Records.TaskLog(r.Context(), name, before, limit)
+	})
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "log", changes, limit, func(c assign.TaskChange) int64 { return c.Key() })
+	return answerPage(w, "log", changes, more, func(c assign.TaskChange) int64 { return c.Key() })
 }
 
 // restoreVersion gives a task its former settings, as a new version. With If-Match, only if the task is as the caller

@@ -143,11 +143,13 @@ func (s webhooks) listDeliveries(w http.ResponseWriter, r *http.Request, id int6
 	if err != nil {
 		return err
 	}
-	all, err := s.Hooks.Deliveries(r.Context(), id, v.Get("state"), before, limit, may)
+	all, more, err := readPage(limit, func(limit int) ([]assign.Delivery, error) {
+		return s.Hooks.Deliveries(r.Context(), id, v.Get("state"), before, limit, may)
+	})
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "deliveries", all, limit, func(d assign.Delivery) int64 { return d.ID })
+	return answerPage(w, "deliveries", all, more, func(d assign.Delivery) int64 { return d.ID })
 }
 
 func (s webhooks) redriveWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {

@@ -128,21 +128,34 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter := assign.WorkFilter{Task: v.Get("task"), User: v.Get("user"), Item: v.Get("item"), State: assign.WorkState(v.Get("state")), Value: v.Get("value")}
-	if filter.Before, filter.Limit, err = readCursor(r); err != nil {
+	before, limit, err := readCursor(r)
+	if err != nil {
 		return err
 	}
+	filter.Before = before
 	asCSV := false
 	switch v.Get("format") {
 	case "", "json":
 	case "csv":
 		asCSV = true
 		if v.Get("limit") == "" {
-			filter.Limit = maxPageSize // a file is not read page by page
+			limit = maxPageSize // a file is not read page by page
 		}
 	default:
 		return refuseField("format", "a format is json or csv, not %q", v.Get("format"))
 	}
-	works, err := readPatiently(s, w, r, func(ctx context.Context) ([]assign.Work, error) { return s.Records.WorkHistory(ctx, filter) })
+	read := func(limit int) ([]assign.Work, error) {
+		filter.Limit = limit
+		return readPatiently(s, w, r, func(ctx context.Context) ([]assign.Work, error) { return s.Records.WorkHistory(ctx, filter) })
+	}
+	var works []assign.Work
+	var more bool
+	if filter.Value == "" {
+		works, more, err = readPage(limit, read)
+	} else { // it might be given up while it looks for one row more; then the caller would see none
+		works, err = read(limit)
+		more = len(works) == limit
+	}
 	if err != nil {
 		return err
 	}
@@ -154,7 +167,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if asCSV {
-		return answerCSV(w, r, works, filter.Limit)
+		return answerCSV(w, r, works, more)
 	}
-	return answerPage(w, "work", works, filter.Limit, func(work assign.Work) int64 { return work.ID })
+	return answerPage(w, "work", works, more, func(work assign.Work) int64 { return work.ID })
 }

@@ -15,12 +15,12 @@ import (
 const csvName = "work.csv"
 
 // answerCSV writes work as a table for a spreadsheet. If there is more, the answer's Link names it.
-func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, limit int) error {
+func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, more bool) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="`+csvName+`"`)
 	h.Set("Cache-Control", "no-store")
-	if len(works) == limit {
+	if more {
 		next := *r.URL
 		q := next.Query()
 		q.Set("cursor", strconv.FormatInt(works[len(works)-1].ID, 10))

@@ -96,6 +96,8 @@ func TestWorkAsCSV(t *testing.T) {
 	}
 	if more := n.call(t, "GET", next, manager(), "").want(200); !strings.Contains(more.body, "'=1+1") || strings.Contains(more.body, "plain") {
 		t.Errorf("the rest is %s", more.body)
+	} else {
+		more.wantHeader("Link", "") // full, and the last
 	}
 }
 

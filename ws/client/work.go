@@ -52,7 +52,7 @@ func (c *Client) Release(ctx context.Context, what assign.Release, options ...Op
 	return done, err
 }
 
-// WorkFilter selects work; empty fields do not filter.
+// WorkFilter selects work; empty fields do not filter. If Value is set, the last page may be empty.
 type WorkFilter struct {
 	Task, User, Item, State string
 	Value                   string // in one of its details, whatever the case; needs Task, and finds work of the last 31 days
