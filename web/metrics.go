@@ -69,7 +69,7 @@ func newMetrics(s *server) *metrics {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_build_info", Help: "1; what was built is in the labels.",
 		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.calls, m.took, build, &counted{s}, &taskFigures{counts: s.Engine.Tasks, ask: s.Records.TaskFigures},
+	registry.MustRegister(m.calls, m.took, build, &counted{s}, &taskFigures{counts: s.Engine.Tasks, ask: s.Records.TaskFigures, log: s.Log},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.Figures.Identity.register(registry)
 	m.page = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})

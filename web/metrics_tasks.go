@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"getwork/assign/engine"
+	"getwork/assign/pg"
 	"getwork/assign/records"
 )
 
@@ -25,6 +27,8 @@ const (
 type taskFigures struct {
 	counts func() map[int64]*engine.TaskCounts
 	ask    func(context.Context) ([]records.TaskFigure, error)
+	log    *slog.Logger
+	limit  pg.LogLimiter
 
 	mu    sync.Mutex
 	tasks []records.TaskFigure
@@ -45,7 +49,7 @@ var (
 	taskWaiting = figure("task_requests_waiting", "Requests that wait on any node, with lingering ones; as of some seconds ago.", "task")
 	taskOldest  = figure("task_oldest_request_age_seconds", "How long the task's oldest request has waited; 0 if none waits, and while the task is paused. Lingering ones for which a round found nothing do not count.", "task")
 	taskHeld    = figure("task_work_held", "Items that somebody holds.", "task")
-	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; counted up to 100,000.", "task")
+	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; a shelf is counted up to 100,000, an inbox up to 10,000.", "task")
 	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")
 	taskPaused  = figure("task_paused", "1 while the task is paused.", "task")
 )
@@ -98,6 +102,8 @@ func (f *taskFigures) read() []records.TaskFigure {
 		defer cancel()
 		if tasks, err := f.ask(ctx); err == nil {
 			f.tasks, f.at = tasks, time.Now()
+		} else if facts := f.limit.Again("read the tasks' figures", err); facts != nil {
+			f.log.Warn("the figures of tasks can't be read; /metrics shows the last ones for a minute", facts...)
 		}
 	}
 	if time.Since(f.at) > figuresUntil {

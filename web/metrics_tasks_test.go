@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +68,7 @@ func TestLongShelfIsCountedInPart(t *testing.T) {
 	n.newTask(t, "verify", five, `,"fresh_for":"1h"`)
 	n.take(t, "verify", "oliver", 3)
 	n.exec(t, `insert into getwork.candidate (run_id, rank, item, details) select shelf_run, 1000 + i, 'more-' || i, '{}' from getwork.task_state, generate_series(1, 100000) i`)
+	n.exec(t, `update getwork.task_state set shelf_left = shelf_left + 100000`)
 	if shelf := read[assign.Task](n.call(t, "GET", "/api/v1/tasks/verify", manager(), "").want(200)).Shelf; shelf != 100_000 {
 		t.Errorf("%d on the shelf, want 100000", shelf)
 	}
@@ -171,12 +174,14 @@ func TestMetricsOfTheRestNeverFall(t *testing.T) {
 	}
 }
 
-// While the database is away a scrape shows what was read last, for a minute. A scrape asks once in five seconds at most.
+// While the database is away a scrape shows what was read last, for a minute, and the log says so. A scrape asks once in five seconds
+// at most.
 func TestMetricsOfTasksWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	var away error
-	f := &taskFigures{ask: func(context.Context) ([]records.TaskFigure, error) {
+	var log strings.Builder
+	f := &taskFigures{log: slog.New(slog.NewTextHandler(&log, nil)), ask: func(context.Context) ([]records.TaskFigure, error) {
 		asked++
 		return []records.TaskFigure{{Name: "verify"}}, away
 	}}
@@ -193,5 +198,8 @@ func TestMetricsOfTasksWithoutDatabase(t *testing.T) {
 	f.at = f.at.Add(-31 * time.Second)
 	if len(f.read()) != 0 {
 		t.Error("figures of a minute ago are shown")
+	}
+	if lines := strings.Count(log.String(), "level=WARN"); lines != 1 || !strings.Contains(log.String(), away.Error()) {
+		t.Errorf("of two failures a moment apart, %d are logged, want 1:\n%s", lines, &log)
 	}
 }

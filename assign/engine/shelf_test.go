@@ -335,3 +335,22 @@ func TestFrozenRoundLetsGo(t *testing.T) {
 		t.Errorf("%d items went to a user who was not answered", n)
 	}
 }
+
+// A shelf whose last items were claimed is empty, although no round has counted them.
+func TestClaimedFromTheShelfIsNotLeft(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	newTask(t, n, "task", `select i as item from generate_series(1, 5) i order by i`, fresh(time.Hour))
+	n.take(t, "task", "ann")
+	if _, _, err := n.Claim(t.Context(), "task", "4", who("ann")); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.endedRequest(t, n.click(t, "task", "bob", 3).ID); fmt.Sprint(items(r)) != "[2 3 5]" {
+		t.Fatalf("bob got %v", items(r))
+	}
+	task, err := n.Records.Task(t.Context(), "task")
+	if err != nil || task.Shelf != 0 {
+		t.Errorf("%d are on the shelf (%v), want none", task.Shelf, err)
+	}
+}

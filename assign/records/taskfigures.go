@@ -15,15 +15,16 @@ type TaskFigure struct {
 	Waiting int     // pending requests, with lingering ones
 	Oldest  float64 // seconds for which the oldest request has waited, without lingering ones for which a round found nothing; 0: paused
 	Held    int     // work rows
-	Shelf   int     // candidates of a shelf that is handed out; of an inbox, items that can be handed out; up to 100,000
+	Shelf   int     // candidates of a shelf that is handed out, up to 100,000; of an inbox, items that can be handed out, up to 10,000
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
 }
 
 // A lingering request for which a round found nothing has a reason, also after a change of the task has ended its look_after.
+// Inboxes are counted up to 10,000: all tasks are read, and a scrape waits for a second at most.
 const selectTaskFigures = `
 select s.task_id, s.name, s.paused, r.waiting, r.oldest,
   (select count(*) from getwork.work w where w.task_id = s.task_id and w.state = 'held'),
-  ` + onShelf + `,
+  ` + readyItems + `10000` + orShelf + `,
   coalesce(extract(epoch from s.usual), 0)::float8
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version

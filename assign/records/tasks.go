@@ -26,14 +26,21 @@ cross join lateral (select count(*) as n, max(w.id + 0) as newest from getwork.w
 where s.deleted_at is null and ($1::text is null or s.name = $1) and ($2::bigint[] is null or s.task_id = any($2))
 order by v.position, s.name`
 
-// onShelf counts what the task s, in its version v, can hand out without a run, up to 100,000: followed tasks are read several
-// times a second, and counting a million rows each time would delay what others are told. The order keeps the planner from
-// reading what is left of former shelves.
-const onShelf = `case when v.query is null then
-    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
+// onShelf is what the task s, in its version v, can hand out without a run, up to 100,000: followed tasks are read several times a
+// second, and counting a million rows each time would delay what others are told.
+//
+// A shelf is not counted, because many tasks may have a long one. What rounds have counted may be too much, since they don't count what
+// was claimed, or handed out while the run went on. There are no more than there are ranks from shelf_from on, so that a shelf that is
+// used up has 0.
+const (
+	onShelf    = readyItems + `100000` + orShelf
+	readyItems = `case when v.query is null then
+    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit `
+	orShelf = `) ready)
   when ` + ShelfLasts + ` then
-    (select count(*) from (select from getwork.candidate c where c.run_id = s.shelf_run and c.rank >= s.shelf_from order by c.rank limit 100000) ready)
+    greatest(least(s.shelf_left, 1 - s.shelf_from + (select c.rank from getwork.candidate c where c.run_id = s.shelf_run order by c.rank desc limit 1), 100000), 0)
   else 0 end`
+)
 
 // ShelfLasts is true if the shelf of the task s, in its version v, has not expired, or may go on serving after that while its
 // refresh runs. A shelf that has ended early may not: its fresh_until is not when it would have expired.
