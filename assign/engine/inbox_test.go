@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/assign"
 	"getwork/schema/schematest"
 )
@@ -212,6 +214,51 @@ func TestExclusiveGroups(t *testing.T) {
 	n.let(t, r.Work[0], giveBack(time.Hour))
 	if r := n.serve(t, "inbox", "bob", 1); fmt.Sprint(items(r)) != "[g1]" {
 		t.Errorf("bob: %v", items(r))
+	}
+}
+
+// The members of held groups are passed over by a hash of these groups, whatever the planner knows: thousands of groups may be held, and
+// each may have many members.
+func TestHeldGroupsAreHashed(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", nil).ID
+	const groups, members = 2000, 20
+	execute(t, db, `insert into getwork.item (task_id, item, exclusive, pushed_by)
+		select $1, g || ' ' || m, g::text, 'boss' from generate_series(1, $2::integer) g, generate_series(1, $3::integer) m`, task, groups, members)
+	execute(t, db, `insert into getwork.item (task_id, item, exclusive, pushed_by) values ($1, 'last', 'free', 'boss')`, task)
+	execute(t, db, `insert into getwork.work (task_id, item, exclusive, user_name) select $1, g, g::text, 'ann' from generate_series(1, $2::integer) g`, task, groups)
+	limit, _ := atMost(10)
+	for _, statistics := range []string{"none", "taken"} {
+		if statistics == "taken" {
+			execute(t, db, `analyze getwork.item, getwork.work`)
+		}
+		for name, statement := range map[string]string{"selectInbox": selectInbox, "selectInboxAlone": selectInboxAlone} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {
+						return err
+					}
+					rows, err := tx.Query(t.Context(), "explain "+statement+limit, task, []int64{}, 1)
+					if err != nil {
+						return err
+					}
+					plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+					if text := strings.Join(plan, "\n"); err == nil && (!strings.Contains(text, "hashed SubPlan") || !strings.Contains(text, "using item_ready on item i")) {
+						t.Errorf("%s, statistics %s, %s:\n%s", name, statistics, mode, text)
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if r := n.serve(t, "inbox", "bob", 1); fmt.Sprint(items(r)) != "[last]" {
+		t.Errorf("bob got %v", items(r))
 	}
 }
 

@@ -47,8 +47,9 @@ with due as materialized (
 update getwork.item i set due_at = null from due where i.id = due.id`
 
 	// Members of a group of which one is held are left out here, by one look-up of what is held: a group may have very many
-	// members. As "coalesce" the condition gives the planner no estimate. With one it would expect next to no rows, and read
-	// all items to sort them.
+	// members. PostgreSQL hashes the sub-query of "not in", as it does not hash an array that it has to read first: each member
+	// would be compared with each group that is held. As "case" the condition gives the planner no estimate. With one it would
+	// expect next to no rows, and read all items to sort them. Items without a group do not ask what is held.
 	selectInbox      = inboxHead + availability + ` where ` + inboxTail
 	selectInboxAlone = inboxHead + availabilityUnconflicted + ` where $2::bigint[] = '{}' and ` + inboxTail // for a task that conflicts with none
 
@@ -58,8 +59,8 @@ from getwork.item i
 cross join lateral (select i.item, i.details, ` + inboxPlaces + ` as slots, i.exclusive) c
 ` + nothingSeen
 	inboxTail = `i.task_id = $1 and i.due_at is null and i.done_at is null and not st.gone
-  and coalesce(i.exclusive <> all (array(
-    select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held')), true)
+  and case when i.exclusive is null then true else i.exclusive not in (
+    select w.exclusive from getwork.work w where w.task_id = $1 and w.exclusive is not null and w.state = 'held') end
 order by i.priority desc, i.id`
 
 	anyItem = `select exists (select from getwork.item where task_id = $1 and done_at is null)`
