@@ -85,9 +85,9 @@ func (e *Engine) heldWork(ctx context.Context, task int64, item string, by assig
 // claim decides under the assign lock; id is the id of the new work.
 func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found *named, by assign.Who) (id int64, err error) {
 	w := waiter{holder: by.Holder, wanted: 1, groups: waitersGroups(by)}
-	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		r, err := e.openRound(ctx, tx, task)
-		if err != nil {
+	var r *round
+	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+		if r, err = e.openRound(ctx, tx, task); err != nil {
 			return nil, err
 		}
 		switch {
@@ -127,7 +127,9 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 		return []notify.Change{{Task: task, Work: []int64{id}}}, err
 	})
 	if err == nil {
-		e.wakeSweep()
+		if r.brief {
+			e.wakeSweep()
+		}
 		e.Steps(ctx, StepCommitted)
 	}
 	return id, err

@@ -82,7 +82,7 @@ type Engine struct {
 	Ranker      *ranking.Ranker // executes user SQL: ranking queries, previews, rechecks
 
 	// A full channel means that the news is pending already, so senders drop theirs.
-	leases chan struct{} // work with a lease was given: the sweep may be due earlier
+	leases chan struct{} // work with a brief lease was given: the sweep may be due earlier
 	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
 
 	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended

@@ -99,8 +99,14 @@ func (e *Engine) wakeSweep() {
 // sweeper ends leases that have run out.
 type sweeper struct{ *Engine }
 
-// run sleeps until the next lease runs out or the next holder is to be warned. The node that gave a lease knows of it at
-// once; the others know within three seconds, in case that node is gone by then. It pauses after each sweep. Otherwise a row
+// oversleeps reports whether the holder of a lease that is given now is to be warned before the sweeper wakes by itself. Other leases
+// don't wake it: while work is handed out, each node would ask for the next lease up to twenty times a second, nearly always for nothing.
+func (s sweeper) oversleeps(lease assign.Duration) bool {
+	return time.Duration(lease)*4/5 < s.LookEvery*3/2
+}
+
+// run sleeps until the next lease runs out or the next holder is to be warned. Every node knows of a new lease within three seconds,
+// in case the node that gave it is gone by then; that node knows of a brief one at once. It pauses after each sweep. Otherwise a row
 // that is due but locked would make it spin, and so would many short leases.
 func (s sweeper) run(ctx context.Context) error {
 	for {

@@ -200,9 +200,9 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 		return assign.Work{}, err
 	}
 	var given int64
-	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		r, err := e.openRound(ctx, tx, old.TaskID)
-		if err != nil {
+	var r *round
+	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+		if r, err = e.openRound(ctx, tx, old.TaskID); err != nil {
 			return nil, err
 		}
 		if given, err = r.reassign(ctx, id, waiter{holder: assign.Holder{User: to}, wanted: 1}, by); err != nil || given == id {
@@ -220,7 +220,9 @@ func (e *Engine) Reassign(ctx context.Context, id int64, to, by string) (assign.
 	}
 	if given != id {
 		e.countClosed(old.TaskID, assign.WorkReassigned, 1)
-		e.wakeSweep()
+		if r.brief {
+			e.wakeSweep()
+		}
 		e.wakeFreed(ctx, old.TaskID)
 	}
 	w, _, err := e.work(ctx, given, assign.Disposition{})

@@ -49,9 +49,9 @@ type round struct {
 	waits []time.Duration      // how long the requests that it answered had waited
 	given int                  // how many items it handed out
 
-	shelf  *shelfScan // how long the shelf lasts; nil: there is none
-	leased bool       // work was given for a time
-	freed  bool       // requests linger that others could not see before: look again for what became free meanwhile
+	shelf *shelfScan // how long the shelf lasts; nil: there is none
+	brief bool       // work was given for so short a time that the sweeper may have to wake for it
+	freed bool       // requests linger that others could not see before: look again for what became free meanwhile
 }
 
 // waiter is a pending request, its row locked.

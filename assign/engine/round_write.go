@@ -149,7 +149,7 @@ func (g *grants) insert(x *pg.Writes, r *round, run *int64, given func(i int, w 
 	}
 	x.Read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
 		g.requests, g.ranks, g.details, g.leases, g.attempts)
-	r.leased = r.leased || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil })
+	r.brief = r.brief || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil && sweeper{r.e}.oversleeps(assign.Microseconds(*l)) })
 }
 
 // reader returns a function that makes work from the returned row and from what was to be written.

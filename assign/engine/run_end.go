@@ -63,7 +63,7 @@ func (e *Engine) after(r *round) {
 	e.countRound(r)
 	e.traceAnswered(r)
 	r.telling.End(true)
-	if r.leased {
+	if r.brief {
 		e.wakeSweep()
 	}
 	if r.freed {
