@@ -41,7 +41,8 @@ func TestPrivatePostgres(t *testing.T) {
 	c.Run(2, e2e.Text("leave it out"), "serve", "--database-url", "postgres://127.0.0.1:1/another", "--data-dir", dir)
 	start := func() *cluster.Node {
 		t.Helper()
-		return cluster.Start(t, 1, cluster.Options{Args: []string{"--private-postgres", "--data-dir", dir}})[0]
+		return cluster.Start(t, 1, cluster.Options{Args: []string{"--private-postgres", "--data-dir", dir},
+			Env: e2e.Text("PGSERVICE=nowhere", "PGCHANNELBINDING=require")})[0] // they are for another server
 	}
 	n := start()
 	ctx := t.Context()

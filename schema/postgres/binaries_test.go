@@ -9,7 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"getwork/schema/schematest/timeout"
 )
 
 // fake makes a folder with programs that print a version.
@@ -74,6 +78,37 @@ func TestNoPostgresNoFolder(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s was left behind: %v", dir, err)
+	}
+}
+
+// A server that is ready and lets nobody in is given up, with its reason. Not beside other tests, which would have less time.
+func TestRefusalIsTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server of its own: not with -short")
+	}
+	dir, err := os.MkdirTemp("", "getwork-postgres-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := Start(t.Context(), Config{Dir: dir, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(context.Background())
+	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte("local all all reject\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	usual := letInWithin
+	letInWithin = 100 * time.Millisecond
+	t.Cleanup(func() { letInWithin = usual })
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
+	defer cancel()
+	if err := s.Restart(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "pg_hba.conf rejects") {
+		t.Errorf("a server that refuses us: %v", err)
+	}
+	if s.PID() != 0 {
+		t.Error("it still runs")
 	}
 }
 

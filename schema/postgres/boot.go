@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -25,6 +23,9 @@ const (
 	// watches it takes to lose patience.
 	orphanTimeout = 25 * time.Second
 )
+
+// letInWithin is how long a server that is ready may refuse this process, whose waiting would otherwise never end.
+var letInWithin = 30 * time.Second
 
 var (
 	errPortTaken = errors.New("the port is taken")
@@ -73,10 +74,14 @@ func (s *Server) bootOnce(ctx context.Context) error {
 	s.current.Store(p)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	var refused <-chan time.Time
 	for {
 		ready, err := s.answers(ctx, name)
 		if ready {
 			return nil
+		}
+		if refused == nil && s.isReady(p) {
+			refused = time.After(letInWithin)
 		}
 		select {
 		case <-p.done:
@@ -84,16 +89,31 @@ func (s *Server) bootOnce(ctx context.Context) error {
 		case <-ctx.Done():
 			p.end(ctx, immediateShutdown)
 			return fmt.Errorf("not ready in time: %w", errors.Join(ctx.Err(), err))
+		case <-refused:
+			p.end(ctx, immediateShutdown)
+			return fmt.Errorf("it runs, but refuses connections through %s; correct what the reason names, such as pg_hba.conf in %s: %w",
+				s.state.SocketDir, s.data(), err)
 		case <-tick.C:
 		}
 	}
+}
+
+// isReady reports whether the lock file says that the process accepts connections: its first line is the id, its eighth the state.
+func (s *Server) isReady(p *process) bool {
+	text, err := os.ReadFile(s.lockFile())
+	if err != nil {
+		return false
+	}
+	lines := strings.Split(string(text), "\n")
+	return len(lines) > 7 && lines[0] == strconv.Itoa(p.cmd.Process.Pid) &&
+		(strings.HasPrefix(lines[7], "ready") || strings.HasPrefix(lines[7], "standby"))
 }
 
 // answers asks the server for its name.
 func (s *Server) answers(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.socketURL("postgres"))
+	conn, err := s.connect(ctx, "postgres")
 	if err != nil {
 		return false, err
 	}

@@ -69,7 +69,7 @@ func (s *Server) LoginURL(ctx context.Context, database string) (string, error) 
 }
 
 func (s *Server) as(ctx context.Context, database string, f func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, s.socketURL(database))
+	conn, err := s.connect(ctx, database)
 	if err != nil {
 		return err
 	}

@@ -158,6 +158,33 @@ func TestStopAndStartKeepData(t *testing.T) {
 	}
 }
 
+// Variables for clients of another server don't keep this process from its own. It must not run beside tests that read them.
+func TestVariablesOfClientsDoNotCount(t *testing.T) {
+	t.Setenv("PGCHANNELBINDING", "require")
+	t.Setenv("PGOPTIONS", "-c no_such_setting=1")
+	t.Setenv("PGSERVICE", "nowhere")
+	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
+	defer cancel()
+	server, err := postgres.Start(ctx, postgres.Config{Dir: folder(t), Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, server)
+	if _, err := server.LoginURL(ctx, "postgres"); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("PGPASSFILE", "kept")
+	postgres.DropVariables()
+	for _, name := range []string{"PGCHANNELBINDING", "PGOPTIONS", "PGSERVICE"} {
+		if value, set := os.LookupEnv(name); set {
+			t.Errorf("%s is still %s", name, value)
+		}
+	}
+	if os.Getenv("PGPASSFILE") != "kept" {
+		t.Error("a query database would lose its passwords")
+	}
+}
+
 func TestCrashHaltRestart(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -18,6 +18,7 @@ import (
 )
 
 func TestDemoServesAndEnds(t *testing.T) {
+	t.Setenv("PGSERVICE", "nowhere") // for another server
 	dir := e2e.DemoDir(t)
 	first := e2e.StartDemo(t, dir)
 	urls := first.Ready()

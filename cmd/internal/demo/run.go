@@ -123,6 +123,7 @@ func (d *demo) manager() (*cli.Client, error) { return d.client(0, "demo", web.M
 
 func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc) error {
 	d.progress.step("starting PostgreSQL")
+	postgres.DropVariables()
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
 		// Each node has up to 15 connections and one for each of --max-runs, each naive user has one.

@@ -45,6 +45,7 @@ func (c *Command) startPostgres(ctx context.Context) (ended <-chan struct{}, sto
 	if c.DataDir == "" {
 		c.DataDir = defaultDataDir()
 	}
+	postgres.DropVariables()
 	server, err := postgres.Start(ctx, postgres.Config{Dir: c.DataDir})
 	if err != nil {
 		return nil, nil, err

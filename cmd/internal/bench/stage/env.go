@@ -62,6 +62,7 @@ const cleanUpWithin = 30 * time.Second
 // Private starts a PostgreSQL for the bench alone, and sets the Env's fields about it. Its data is durable and on disk:
 // commits that don't wait for the disk would cost nothing, and batching them would gain nothing.
 func (e *Env) Private(ctx context.Context) (stop func(), err error) {
+	postgres.DropVariables()
 	parent, err := os.MkdirTemp("", "getwork-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the database: %w", err)
