@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -33,11 +34,18 @@ var turn *os.File
 
 // awaitTurn locks a folder that all packages of tests with browsers have in common. go test runs packages beside each other, but
 // these are done sooner one after the other: a page costs CPU by the second, for its clocks and timers, so that tests that slow
-// each other down cost more.
+// each other down cost more. go test ends a package that has waited too long, and then shows the line that says so.
 func awaitTurn(folder string) (err error) {
 	if turn, err = os.Open(folder); err != nil {
 		return err
 	}
+	if err = syscall.Flock(int(turn.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		return err
+	}
+	if all, err := filepath.Abs(folder); err == nil {
+		folder = all
+	}
+	fmt.Fprintf(os.Stderr, "waiting for another package's browsers, as long as a process has %s locked; this counts against -timeout\n", folder)
 	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
 		err = syscall.Flock(int(turn.Fd()), syscall.LOCK_EX)
 	}
