@@ -43,13 +43,13 @@ matrix: ## all fail-overs, modes, ends of rights and versions of PostgreSQL, an 
 	GETWORK_TEST_HOLES=1 go test -race -count=1 -timeout 90m ./cmd/internal/torture
 	for scenario in upgrade restore grants history encodings; do go run ./cmd/getwork-torture --scenario $$scenario --for 2m --every 1s --users 60 || exit 1; done
 	$(MAKE) upgrades
-	GETWORK_TEST_NEWER="$$(.ci/postgres 18)" go test -race -count=1 -timeout 15m -run Newer ./assign/engine
-	for version in 14 16 17 18; do PATH="$$(.ci/postgres $$version):$$PATH" $(MAKE) postgres || exit 1; done
+	newer=$$(.ci/postgres 18) && GETWORK_TEST_NEWER="$$newer" go test -race -count=1 -timeout 15m -run Newer ./assign/engine
+	for version in 14 16 17 18; do folder=$$(.ci/postgres $$version) && PATH="$$folder:$$PATH" $(MAKE) postgres || exit 1; done
 	GETWORK_TEST_LOOKS=all go test -count=1 -timeout 30m -run States ./cmd/internal/e2e/page/look
 	go -C deploy/check test -count=1 -timeout 90m ./...
 
 postgres: ## the schema, the engine, stories, what breaks except fail-overs, and a minute of faults with the PostgreSQL that is first in PATH
-	postgres --version
+	@postgres --version || { echo "put the folder of PostgreSQL's programs first in PATH, such as /usr/lib/postgresql/15/bin" >&2; exit 1; }
 	go test -race -count=1 -timeout 30m ./schema/... ./assign/engine ./cmd/internal/e2e/story
 	go test -race -count=1 -timeout 30m -skip 'Failover|Asynchronous' ./cmd/internal/e2e/fault
 	go run ./cmd/getwork-torture --for 1m --every 300ms --users 120
