@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,6 +110,31 @@ func TestRefusalIsTold(t *testing.T) {
 	}
 	if s.PID() != 0 {
 		t.Error("it still runs")
+	}
+}
+
+// Root's umask does not keep the server's user out. Not beside other tests: the process has one umask.
+func TestParentsAreOpenToTheServersUser(t *testing.T) {
+	parent := t.TempDir()
+	usual := syscall.Umask(0o077)
+	defer syscall.Umask(usual)
+	lock, err := claimDir(filepath.Join(parent, "a", "b", "private"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	wanted := fs.FileMode(0o755)
+	if os.Geteuid() != 0 {
+		wanted = 0o700 // it runs as the same user, whose umask counts
+	}
+	for name, mode := range map[string]fs.FileMode{"a": wanted, "a/b": wanted, "a/b/private": 0o700} {
+		info, err := os.Stat(filepath.Join(parent, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != mode {
+			t.Errorf("%s: %v, want %v", name, got, mode)
+		}
 	}
 }
 

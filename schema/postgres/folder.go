@@ -37,7 +37,7 @@ type state struct {
 
 // claimDir makes the folder, or checks that it is one of ours, and locks it.
 func claimDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := makeParent(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -57,6 +57,27 @@ func claimDir(dir string) (*os.File, error) {
 		return nil, err
 	}
 	return lock, nil
+}
+
+// makeParent makes a folder that is missing, and those above it. Root's server runs as another user, who must be able to enter them
+// whatever root's umask is.
+func makeParent(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makeParent(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		if errors.Is(err, fs.ErrExist) { // another process has made it meanwhile
+			return nil
+		}
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // ErrInUse means that another process has a server in the folder.
