@@ -14,6 +14,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/node"
 	"getwork/schema/schematest"
 )
 
@@ -102,7 +103,7 @@ func (s *shell) run(command string) (string, error) {
 	defer cancel()
 	c := exec.CommandContext(ctx, "bash", "-c", command)
 	c.Dir = s.dir
-	c.Env = append(os.Environ(), "GETWORK_URL="+s.url, "PATH="+filepath.Dir(s.binary)+string(os.PathListSeparator)+os.Getenv("PATH"),
+	c.Env = append(node.Environment(), "GETWORK_URL="+s.url, "PATH="+filepath.Dir(s.binary)+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"GORACE=atexit_sleep_ms=0") // without it, each exit with the race detector takes a second longer
 	c.WaitDelay = 5 * time.Second
 	both, err := os.CreateTemp(s.t.TempDir(), "")
