@@ -18,6 +18,7 @@ func (*account) give(string) error              { return errUnsupported }
 func (*account) canReach(string) error          { return errUnsupported }
 func sysProcAttr(*account) *syscall.SysProcAttr { return nil }
 func lockDir(string) (*os.File, error)          { return nil, errUnsupported }
+func unlockDir(*os.File) error                  { return errUnsupported }
 func exists(int) bool                           { return false }
 
 const (

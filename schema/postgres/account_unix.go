@@ -108,6 +108,12 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// unlockDir lets others use the folder at once. Closing the file alone would not: a process that is being started meanwhile has the
+// file, too, until it executes its program.
+func unlockDir(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // signals of PostgreSQL's postmaster.
 const (
 	fastShutdown      = syscall.SIGINT

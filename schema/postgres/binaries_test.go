@@ -138,6 +138,28 @@ func TestParentsAreOpenToTheServersUser(t *testing.T) {
 	}
 }
 
+// A process that is being started has a copy of the lock's file, which must not keep the next server out.
+func TestUnlockedFolderIsFree(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := claimDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := syscall.Dup(int(lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	if err := (&Server{lock: lock}).discard(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := claimDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
 func TestReasonIsTheLineThatSaysWhy(t *testing.T) {
 	var out tail
 	fmt.Fprint(&out, "2026-01-01 UTC [1] LOG:  starting\n2026-01-01 UTC [1] FATAL:  no room\n2026-01-01 UTC [1] LOG:  shut down\n")

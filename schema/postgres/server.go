@@ -234,7 +234,7 @@ func (s *Server) discard() error {
 	if s.cfg.Remove {
 		errs = append(errs, os.RemoveAll(s.cfg.Dir))
 	}
-	errs = append(errs, s.lock.Close())
+	errs = append(errs, unlockDir(s.lock))
 	return errors.Join(errs...)
 }
 
