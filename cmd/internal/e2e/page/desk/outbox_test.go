@@ -147,6 +147,7 @@ func TestPageOutboxOutlastsReload(t *testing.T) {
 	if err := chromedp.Do(dead, chromedp.Navigate(s.Nodes[0].URL)); err == nil {
 		t.Error("a dead node served the page")
 	}
+	b.Do(chromedp.Navigate("about:blank")) // Chromium's error page loads itself again, and would end the next navigation
 	s.Nodes[0].Restart()
 	b.Do(chromedp.Navigate(s.Nodes[0].URL))
 	s.Disposes("a completed no line, b held")
