@@ -64,8 +64,8 @@ func (r *refreshes) figures() (now, most, tokens, twice int) {
 	return r.now, r.most, len(r.times), twice
 }
 
-// Five hundred sessions are due for a refresh at once, on three nodes, and every second of them is in use on two. The provider sees each refresh token
-// once, and from each node two calls at a time. While it thinks, no node holds a connection for it, and calls go on.
+// Five hundred sessions are due for a refresh at once, on three nodes, and every second of them is in use on two. The provider sees each
+// refresh token once, and from each node two calls at a time. While it thinks, no node holds a connection for it, and calls go on.
 func TestRefreshesOfACrowd(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
