@@ -59,6 +59,9 @@ func TestStorageChecks(t *testing.T) {
 	if _, err := other.Exec(t.Context(), `alter table getwork.task set (autovacuum_enabled = off); insert into getwork.task overriding system value select 100 + i from generate_series(1, 300) i; delete from getwork.task`); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := other.Exec(t.Context(), `alter table getwork.hook_event set (autovacuum_enabled = off); insert into getwork.hook_event (hook_id, task_id, type, body) select 1, 1, 'run.failed', '{}' from generate_series(1, 26500); delete from getwork.hook_event where id > 20000`); err != nil {
+		t.Fatal(err)
+	}
 	_ = other.Close(t.Context())
 	idle, err := pgx.Connect(t.Context(), w.url)
 	if err != nil {
@@ -68,7 +71,8 @@ func TestStorageChecks(t *testing.T) {
 	if _, err := idle.Exec(t.Context(), `do $$ begin
 		for i in 1 .. 1000 loop
 			perform pg_stat_clear_snapshot();
-			if (select n_dead_tup from pg_stat_user_tables where relid = 'getwork.task'::regclass) >= 300 then return; end if;
+			if (select n_dead_tup from pg_stat_user_tables where relid = 'getwork.task'::regclass) >= 300
+				and (select n_dead_tup from pg_stat_user_tables where relid = 'getwork.hook_event'::regclass) >= 6500 then return; end if;
 			perform pg_sleep(0.02);
 		end loop;
 		raise 'the dead rows are not counted';
@@ -77,6 +81,7 @@ func TestStorageChecks(t *testing.T) {
 	}
 	few := func(l *limits) { l.dead = 100 }
 	w.expect(broken{check: "bloat", limits: few, state: Warning, says: "task has 30"})
+	w.expect(broken{check: "bloat", limits: few, state: Warning, says: "hook_event has 6500 dead rows beside 20000 live ones"})
 	w.expect(broken{check: "bloat", sql: "alter table getwork.task reset (autovacuum_enabled)", state: OK, says: "no table"})
 
 	// A transaction of another session of the login.

@@ -90,7 +90,7 @@ type limits struct {
 	clock         time.Duration // between this machine and the database or a node: a warning; tenfold: an error
 	lag           time.Duration // of a replica
 	queue         float64       // of the notification queue, from 0 to 1: a warning; fivefold: an error
-	dead          int64         // rows that vacuum has not removed, if they are also more than half of the table
+	dead          int64         // rows that vacuum has not removed, if they are also five times as many as autovacuum waits for
 	transaction   time.Duration // the age of a transaction that holds vacuum back
 	ids           int64         // the age of the oldest transaction id: a warning
 	idsEnd        int64         // an error; PostgreSQL stops at 2^31 less 3 million

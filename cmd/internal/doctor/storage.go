@@ -120,26 +120,38 @@ func lookAtAutovacuum(ctx context.Context, x *examination) (found []Finding, err
 	return orFine(found, "on, for all of getwork's tables")
 }
 
+// The fourth column is five times what autovacuum waits for. With PostgreSQL's own settings that is as many dead rows as live ones.
 const dead = `
-select relname, n_live_tup, n_dead_tup, greatest(last_vacuum, last_autovacuum) from pg_stat_user_tables where schemaname = $1 order by n_dead_tup desc`
+select s.relname, s.n_live_tup, s.n_dead_tup,
+  (5 * (coalesce(o.threshold, current_setting('autovacuum_vacuum_threshold'))::float8
+    + coalesce(o.factor, current_setting('autovacuum_vacuum_scale_factor'))::float8 * s.n_live_tup))::bigint,
+  greatest(s.last_vacuum, s.last_autovacuum)
+from pg_stat_user_tables s
+join pg_class c on c.oid = s.relid
+cross join lateral (
+  select max(option_value) filter (where option_name = 'autovacuum_vacuum_threshold') as threshold,
+    max(option_value) filter (where option_name = 'autovacuum_vacuum_scale_factor') as factor
+  from pg_options_to_table(c.reloptions)) o
+where s.schemaname = $1
+order by s.n_dead_tup desc`
 
 func lookAtBloat(ctx context.Context, x *examination) (found []Finding, err error) {
 	type table struct {
-		Name       string
-		Live, Dead int64
-		Vacuumed   *time.Time
+		Name             string
+		Live, Dead, Late int64
+		Vacuumed         *time.Time
 	}
 	all, err := rowsOf[table](ctx, x.db, dead, string(x.name))
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range all {
-		if t.Dead > x.limits.dead && t.Dead > t.Live {
+		if t.Dead > x.limits.dead && t.Dead > t.Late {
 			when := "never"
 			if t.Vacuumed != nil {
 				when = round(time.Since(*t.Vacuumed)).String() + " ago"
 			}
-			found = append(found, warned(fmt.Sprintf("execute vacuum (analyze) %s.%s, and see the check old-transactions; if it comes again, lower autovacuum_vacuum_scale_factor of the table", x.name.Quoted(), t.Name),
+			found = append(found, warned(fmt.Sprintf("execute vacuum (analyze) %s.%s, and see the check old-transactions; if it comes again, raise autovacuum_vacuum_cost_limit and autovacuum_max_workers", x.name.Quoted(), t.Name),
 				"%s has %d dead rows beside %d live ones; vacuumed %s", t.Name, t.Dead, t.Live, when))
 		}
 	}
