@@ -159,7 +159,7 @@ func (c *modelRace) do(n *node, call modelCall) error {
 	case "pause", "resume":
 		err = c.pause(ctx, n, task, call.what == "pause")
 	case "retain":
-		err = n.retainWork(ctx, 0)
+		err = (&workWalk{}).goOn(ctx, n.Engine, 0)
 	default:
 		err = c.doMine(ctx, n, call, who.Holder)
 	}

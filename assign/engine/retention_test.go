@@ -220,3 +220,48 @@ func TestRetentionIsConfigured(t *testing.T) {
 		t.Errorf("left: %s", got)
 	}
 }
+
+// A node looks at closed work once, and a day later at all that had to stay. If a walk fails, it goes on where it was.
+func TestRetentionGoesOn(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", nil)
+	insert := func(first, last int, state string) {
+		t.Helper()
+		execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+			select $1, i, 'ann', $4, clock_timestamp() - interval '91 days' + i * interval '1 second', pg_current_xact_id() from generate_series($2::integer, $3::integer) i`,
+			task.ID, first, last, state)
+	}
+	walk := &workWalk{}
+	retain := func(want string) {
+		t.Helper()
+		if err := n.retain(t.Context(), walk); err != nil {
+			t.Fatal(err)
+		}
+		const left = `select coalesce(min(item::integer) || ' to ' || max(item::integer) || ', ' || count(*), 'none') from getwork.work`
+		if got := query[string](t, db, left); got != want {
+			t.Errorf("left: %s, want %s", got, want)
+		}
+	}
+	insert(1, 1500, "never")
+	retain("1 to 1500, 1500")
+	execute(t, db, `update getwork.work set state = 'completed'`) // a rule that kept it is gone
+	insert(1501, 1501, "completed")
+	retain("1 to 1500, 1500")
+	walk.began = time.Now().Add(-rewalkEvery)
+	retain("none")
+
+	insert(2001, 4000, "completed")
+	execute(t, db, `create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$`)
+	execute(t, db, `create trigger refuse before delete on getwork.work for each row when (old.item = '3500') execute function refuse()`)
+	if err := n.retain(t.Context(), walk); err == nil {
+		t.Fatal("a batch that can't be removed is no error")
+	}
+	execute(t, db, `drop trigger refuse on getwork.work`)
+	insert(2001, 2001, "completed") // before where the walk is
+	retain("2001 to 2001, 1")
+	walk.began = time.Now().Add(-rewalkEvery)
+	retain("none")
+}

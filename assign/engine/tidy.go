@@ -78,6 +78,7 @@ where k.task_id = old.task_id and k.user_name = old.user_name and k.key = old.ke
 // them finds nothing.
 func (e *Engine) tidy(ctx context.Context) error {
 	var retained time.Time // when rows past their retention were last removed
+	var walk workWalk
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,7 +100,7 @@ func (e *Engine) tidy(ctx context.Context) error {
 			continue
 		}
 		retained = time.Now()
-		if err := e.Retain(ctx); err != nil && ctx.Err() == nil {
+		if err := e.retain(ctx, &walk); err != nil && ctx.Err() == nil {
 			e.Log.Warn("remove rows past their retention", "error", err)
 		}
 	}
@@ -174,10 +175,13 @@ with old as materialized (
 delete from getwork.work_requested r using old where r.id = old.id`
 )
 
-// Retain removes everything past its retention, and returns when nothing is left. A node calls it now and then.
-func (e *Engine) Retain(ctx context.Context) error {
+// Retain removes everything past its retention, and returns when nothing is left.
+func (e *Engine) Retain(ctx context.Context) error { return e.retain(ctx, &workWalk{}) }
+
+// retain removes what is past its retention. A node calls it now and then, always with the same walk.
+func (e *Engine) retain(ctx context.Context, walk *workWalk) error {
 	keep := e.Retention.Microseconds()
-	if err := e.retainWork(ctx, keep); err != nil {
+	if err := walk.goOn(ctx, e, keep); err != nil {
 		return err
 	}
 	if err := removeAll(ctx, e, removeItems, keep); err != nil {
@@ -204,13 +208,29 @@ func removeAll(ctx context.Context, e *Engine, statement string, args ...any) er
 	}
 }
 
-func (e *Engine) retainWork(ctx context.Context, keep int64) error {
-	after, last := &time.Time{}, int64(0)
+// rewalkEvery is how soon a node looks again at work that had to stay. Meanwhile a time may have passed, a run ended, or a conflict
+// rule gone.
+const rewalkEvery = 24 * time.Hour
+
+// workWalk is how far a node's walk over closed work has come. It goes on where it ended, even if it ended by an error. If it began
+// anew each time, every node would read all work that must stay, which may be millions of rows, every half hour.
+type workWalk struct {
+	began time.Time // zero: not yet
+	after time.Time // the closed_at and id of the last work that was looked at
+	last  int64
+}
+
+// goOn removes work past its retention, keep in microseconds, from where the walk ended to the end.
+func (walk *workWalk) goOn(ctx context.Context, e *Engine, keep int64) error {
+	if time.Since(walk.began) >= rewalkEvery {
+		*walk = workWalk{began: time.Now()}
+	}
 	for {
 		var n int
 		var until *time.Time
+		var last int64
 		err := e.transact(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, e.SQL(removeWork), keep, after, last).Scan(&n, &until, &last)
+			return tx.QueryRow(ctx, e.SQL(removeWork), keep, walk.after, walk.last).Scan(&n, &until, &last)
 		})
 		if err != nil {
 			return errors.Join(ctx.Err(), fmt.Errorf("remove rows past their retention: %w", err))
@@ -218,6 +238,6 @@ func (e *Engine) retainWork(ctx context.Context, keep int64) error {
 		if n == 0 {
 			return nil
 		}
-		after = until
+		walk.after, walk.last = *until, last
 	}
 }
