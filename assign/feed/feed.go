@@ -55,10 +55,11 @@ type Feed struct {
 	debts   map[string]debt   // by node: it may have committed changes that it will not name
 
 	// Only the loop uses these.
-	readTasks time.Time // when tasks were last read
-	toldTasks time.Time // when all followers were last told of them
-	toldList  time.Time // when all users were last told that the list of tasks has changed
-	manyAfter time.Time // until then many changes are no reason to read all users again
+	readTasks time.Time         // when tasks were last read
+	toldTasks time.Time         // when all followers were last told of them
+	toldList  time.Time         // when all users were last told that the list of tasks has changed
+	counts    map[int64]counted // of long inboxes, by the task's id
+	manyAfter time.Time         // until then many changes are no reason to read all users again
 
 	snapshots records.Batcher[assign.Holder, assign.Pipeline]
 	tasks     records.Batcher[[]string, map[string]followed]
@@ -69,7 +70,7 @@ func New(c Config) *Feed {
 	if c.SQL == nil {
 		c.SQL = func(statement string) string { return statement }
 	}
-	f := &Feed{config: c, wake: make(chan struct{}, 1), every: rereadEvery, holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}}
+	f := &Feed{config: c, wake: make(chan struct{}, 1), every: rereadEvery, holders: map[assign.Holder][]*Subscription{}, topics: map[string]*topic{}, debts: map[string]debt{}, counts: map[int64]counted{}}
 	f.snapshots.Read, f.tasks.Read = c.Records.Snapshots, f.toFollow
 	return f
 }

@@ -492,6 +492,61 @@ func TestMoreChangesThanNamed(t *testing.T) {
 	ann.next("the snapshot in the end", ofType("snapshot"))
 }
 
+// Whatever changes, a long inbox is counted now and then. What else has changed is told at once, and the last count in the end.
+func TestLongInboxIsCountedNowAndThen(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	task := newInbox(t, n, "inbox", nil)
+	execute(t, n.pools.API, `insert into getwork.item (task_id, item, pushed_by) select $1, i, 'boss' from generate_series(1, $2::integer) i`, task.ID, longInbox+1)
+	ann := follow(t, n, "ann")
+	ann.live = true
+	if err := ann.Follow(t.Context(), []string{"inbox"}, assign.Who{Anything: true}); err != nil {
+		t.Fatal(err)
+	}
+	told := func(when, title string, ready int64) {
+		t.Helper()
+		n.Feed.readTasks, n.Feed.toldTasks = time.Time{}, time.Time{}
+		if err := n.Feed.drainNews(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := ann.next(when, ofType("task")).Body.(*assign.Task); got.Title != title || got.Shelf != ready {
+			t.Errorf("%s: %q with %d ready items, want %q with %d", when, got.Title, got.Shelf, title, ready)
+		}
+	}
+	change := func(title string) {
+		t.Helper()
+		execute(t, n.pools.API, `update getwork.task_version set title = $2 where task_id = $1`, task.ID, title)
+		execute(t, n.pools.API, `update getwork.item set done_at = clock_timestamp() where id = (select min(id) from getwork.item where done_at is null)`)
+		n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Items: true}}})
+	}
+	counted := func(ago time.Duration) {
+		t.Helper()
+		c, known := n.Feed.counts[task.ID]
+		if !known {
+			t.Fatal("the feed does not remember the count")
+		}
+		c.at = time.Now().Add(-ago)
+		n.Feed.counts[task.ID] = c
+	}
+	told("as it is", "", longInbox+1)
+	counted(-time.Hour) // so that it is not counted now
+	change("a")
+	told("not counted again", "a", longInbox+1)
+	if !n.Feed.news.tasks[task.ID] || n.Feed.later == nil {
+		t.Fatal("the feed does not come back to it")
+	}
+	counted(countEvery)
+	told("counted again", "a", longInbox)
+	if len(n.Feed.news.tasks) > 0 {
+		t.Error("the feed comes back, though it has told the last count")
+	}
+	counted(countEvery)
+	change("b")
+	told("a shorter inbox", "b", longInbox-1)
+	change("c")
+	told("a shorter inbox is always counted", "c", longInbox-2)
+}
+
 // A follower is told when other holders hold or wait for a task's items, though as many, and nothing else has changed; but
 // not of an extended lease.
 func TestTaskIsToldWhenItChangesHands(t *testing.T) {

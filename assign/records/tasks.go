@@ -33,7 +33,7 @@ order by v.position, s.name`
 // was claimed, or handed out while the run went on. There are no more than there are ranks from shelf_from on, so that a shelf that is
 // used up has 0.
 const (
-	onShelf    = readyItems + `100000` + orShelf
+	onShelf    = `case when v.query is null and s.task_id = any($3::bigint[]) then -1 else ` + readyItems + `100000` + orShelf + ` end`
 	readyItems = `case when v.query is null then
     (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit `
 	orShelf = `) ready)
@@ -48,8 +48,9 @@ const ShelfLasts = `coalesce(s.fresh_until + case when s.fresh_until = s.expires
     > clock_timestamp(), false)`
 
 // SomeTasks reads the tasks with that name or those ids; nil: all. Deleted tasks, and names and ids that no task has, are left out.
-func (rs *Records) SomeTasks(ctx context.Context, name *string, ids []int64) ([]assign.Task, error) {
-	rows, err := rs.db.Query(ctx, rs.sql(selectTasks), name, ids)
+// The ready items of the inboxes with the ids in uncounted are not counted: their Shelf is -1.
+func (rs *Records) SomeTasks(ctx context.Context, name *string, ids, uncounted []int64) ([]assign.Task, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectTasks), name, ids, uncounted)
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
@@ -76,13 +77,13 @@ func (rs *Records) Queued() int { return rs.lists.Queued() }
 
 // list reads all tasks once for all callers.
 func (rs *Records) list(ctx context.Context, asked []struct{}) ([][]assign.Task, error) {
-	tasks, err := rs.SomeTasks(ctx, nil, nil)
+	tasks, err := rs.SomeTasks(ctx, nil, nil, nil)
 	return slices.Repeat([][]assign.Task{tasks}, len(asked)), err
 }
 
 // Task reads the task of that name. A name that no task has is refused with [assign.NotFound].
 func (rs *Records) Task(ctx context.Context, name string) (assign.Task, error) {
-	tasks, err := rs.SomeTasks(ctx, &name, nil)
+	tasks, err := rs.SomeTasks(ctx, &name, nil, nil)
 	if err != nil {
 		return assign.Task{}, err
 	}

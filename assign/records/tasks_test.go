@@ -44,7 +44,7 @@ func TestLongShelvesAreNotRead(t *testing.T) {
 		return 400
 	}
 	rs := New(pg.Router{Calls: pool}, nil)
-	all, err := rs.SomeTasks(t.Context(), nil, nil)
+	all, err := rs.SomeTasks(t.Context(), nil, nil, nil)
 	if err != nil || len(all) != tasks {
 		t.Fatalf("%d tasks, %v", len(all), err)
 	}
@@ -69,7 +69,7 @@ func TestLongShelvesAreNotRead(t *testing.T) {
 	for name, statement := range map[string]string{"selectTasks": selectTasks, "selectTaskFigures": selectTaskFigures} {
 		var args []any
 		if statement == selectTasks {
-			args = []any{nil, nil}
+			args = []any{nil, nil, nil}
 		}
 		rows, err := pool.Query(t.Context(), "explain (analyze, timing off) "+statement, args...)
 		if err != nil {
