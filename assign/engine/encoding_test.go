@@ -196,3 +196,48 @@ func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 		}
 	}
 }
+
+// While the task is paused its requests stay, also if the run's result can't be stored. A changed query serves them.
+func TestWhatCannotBeHeldAfterAPause(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	for name, stop := range map[string]func(*assign.Settings){
+		"paused":  func(s *assign.Settings) { s.Paused = true },
+		"changed": func(s *assign.Settings) { s.Query = `select 'a' as item` },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			elsewhere := schematest.URL(t)
+			execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
+			address := schematest.Encoded(t, "LATIN1")
+			queried := newGate(StepQueried)
+			n := startNode(t, address, nodeOptions{queries: reader(t, elsewhere, "loan"), steps: queried.hold})
+			db := utf8Pool(t, address)
+			newTask(t, n, "task", `select name as item from loan`, nil)
+			r := n.click(t, "task", "Ann", 1)
+			<-queried.reached
+			if _, err := n.change(t, "task", stop); err != nil {
+				t.Fatal(err)
+			}
+			close(queried.open)
+			await(t, "the run is given up", func() bool {
+				return query[string](t, db, `select state from getwork.run order by id limit 1`) != "running"
+			})
+			if got := query[string](t, db, `select state || ': ' || error from getwork.run order by id limit 1`); got != "cancelled: "+errStopped.Error() {
+				t.Errorf("the run is %s", got)
+			}
+			if name == "paused" {
+				n.idle(t)
+				if got := query[string](t, db, `select state from getwork.work_requested`); got != "pending" {
+					t.Errorf("Ann's request is %s", got)
+				}
+				if _, err := n.change(t, "task", func(s *assign.Settings) { s.Query, s.Paused = `select 'a' as item`, false }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[a]" {
+				t.Errorf("Ann got %s %v", r.State, items(r))
+			}
+		})
+	}
+}

@@ -123,10 +123,11 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 }
 
 // giveUp ends a run that could not be finished, in a new transaction because the lock's may be gone. A cancelled run leaves
-// only its row. After a fault that is not the query's own, the run is repeated a little later, and its requests fail only if
-// that goes on for too long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the
-// run counts; lost: another node has called it so, and counted it. If another run has begun meanwhile, the end of this one is not
-// announced: who watches would take it for the end of that one.
+// only its row, and so does one whose task was paused or changed meanwhile, whatever broke: requests stay during a pause. After any
+// other fault that is not the query's own, the run is repeated a little later, and its requests fail only if that goes on for too
+// long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the run counts; lost: another
+// node has called it so, and counted it. If another run has begun meanwhile, the end of this one is not announced: who watches
+// would take it for the end of that one.
 func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64, cause error) (end RunEnd, err error) {
 	released := lock.Rollback(ctx) == nil // or the connection is gone, and the run lock with it: others rightly call the run lost
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
@@ -136,10 +137,14 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 		if r, err = rn.openRound(ctx, tx, t.task); err != nil {
 			return nil, err
 		}
-		var lost, next bool // others have called it lost; another run has begun
-		if end = RunFailed; cancelled {
+		cause, stopped := cause, cancelled
+		if !cancelled && r.stopped(t) {
+			cause, stopped = errStopped, true
+		}
+		if end = RunFailed; stopped {
 			end = RunCancelled
 		}
+		var lost, next bool // others have called it lost; another run has begun
 		err = tx.QueryRow(ctx, rn.SQL(endGivenUp), run, string(end), cause.Error(), released || cancelled).Scan(&lost, &next)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return nil, fmt.Errorf("give up the run: %w", err)
@@ -151,7 +156,7 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 		switch {
 		case next, gone:
 			return nil, nil // another node serves the task
-		case cancelled:
+		case stopped:
 			return over, nil
 		}
 		return over, r.retry(ctx, t.QueryTimeout, run, cause)
