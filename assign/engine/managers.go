@@ -13,6 +13,7 @@ import (
 	"getwork/assign"
 	"getwork/assign/audit"
 	"getwork/assign/ranking"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -123,21 +124,25 @@ func (e *Engine) release(ctx context.Context, tx pgx.Tx, what assign.Release, of
 }
 
 // The rows stay as they were closed; beside them stands when they were put back, and by whom. The next attempt is the first
-// again.
+// again. If an item's places have become one while several held it, somebody else may hold it, or have put it off. Then it stays
+// parked and is shared, so settleShared must follow: this statement may have waited for a closing of which it does not know.
 const redriveWork = `
 with redriven as (
   update getwork.work w
   set available_at = clock_timestamp(), redriven_by = $3
   where w.task_id = $1 and w.state = 'never' and w.redriven_by is null
     and case when $2::text[] is null then w.exhausted else w.item = any($2) end
-  returning w.item
+  returning w.id, w.item
 ), ready as (
   update getwork.item i
-  set due_at = null
-  from (select distinct item from redriven) r
+  set due_at = case when exists (
+      select from ` + records.Binding + ` w
+      where w.task_id = i.task_id and w.item = i.item and w.id <> all (r.ids) and ` + records.Blocks + `) then 'infinity'::timestamptz end
+  from (select item, array_agg(id) as ids from redriven group by item) r
   where i.task_id = $1 and i.item = r.item and i.done_at is null and i.due_at = 'infinity'
+  returning r.ids[1] as id, i.due_at
 )
-select count(distinct item) from redriven`
+select (select count(distinct item) from redriven), array(select id from ready where due_at is not null)`
 
 // Redrive puts back items that were never to return: the named ones, or, if items is nil, those whose attempts were used up. It
 // returns their number, and ignores named items that are not in that state.
@@ -151,11 +156,11 @@ func (e *Engine) Redrive(ctx context.Context, name string, items []string, by st
 	if err != nil {
 		return 0, err
 	}
-	err = e.transact(ctx, func(tx pgx.Tx) error {
+	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
 		if _, err := e.openRound(ctx, tx, task); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, e.SQL(redriveWork), task, items, by).Scan(&n); err != nil {
+		if n, err = redrive(ctx, tx, e.SQL, task, items, by); err != nil {
 			return err
 		}
 		return auditor{e}.write(ctx, tx, audit.Act{Act: "items.redrive", Object: name, Detail: map[string]any{"named": items != nil, "count": n}})
@@ -168,6 +173,15 @@ func (e *Engine) Redrive(ctx context.Context, name string, items []string, by st
 		e.WakeLingering(task)
 	}
 	return n, nil
+}
+
+// redrive is what Redrive does under the assign lock.
+func redrive(ctx context.Context, tx pgx.Tx, sql func(string) string, task int64, items []string, by string) (n int64, err error) {
+	var shared []int64
+	if err = tx.QueryRow(ctx, sql(redriveWork), task, items, by).Scan(&n, &shared); err == nil {
+		err = settleWhatIsShared(ctx, tx, sql, shared)
+	}
+	return n, err
 }
 
 const (

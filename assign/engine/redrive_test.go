@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -59,6 +62,90 @@ func TestRedrive(t *testing.T) {
 			wantKind(t, err, assign.NotFound)
 			if got, err := n.Redrive(t.Context(), "task", []string{}, "boss"); err != nil || got != 0 {
 				t.Errorf("none named: %d, %v", got, err)
+			}
+		})
+	}
+}
+
+// Several hold an item when its places become one. A redrive of what one of them will never have leaves it with the other: it is not
+// counted as ready, and is due when the other says, also if they let go of it at the same moment.
+func TestRedriveBesideAHolder(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	for name, c := range map[string]struct {
+		after  time.Duration // for which bob returns it
+		beside string        // which of the two transactions waits for the other
+	}{
+		"later":                          {time.Hour, ""},
+		"the redrive waits":              {0, "redrive"},
+		"the redrive waits, later":       {time.Hour, "redrive"},
+		"the return waits":               {0, "return"},
+		"the return waits, and is later": {time.Hour, "return"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			db := pool(t, url)
+			n := startNode(t, url, nodeOptions{})
+			task := newInbox(t, n, "jobs", func(s *assign.Settings) { s.Slots = 2 })
+			n.push(t, "jobs", "a")
+			ann, bob := n.take(t, "jobs", "ann"), n.take(t, "jobs", "bob")
+			n.let(t, ann, assign.Disposition{Outcome: "never"})
+			if _, err := n.change(t, "jobs", func(s *assign.Settings) { s.Slots = 1 }); err != nil {
+				t.Fatal(err)
+			}
+			again := func() error {
+				_, err := n.Redrive(context.Background(), "jobs", []string{"a"}, "boss")
+				return err
+			}
+			leave := func() error {
+				_, err := n.Dispose(context.Background(), bob.ID, giveBack(c.after), bob.Holder(), false)
+				return err
+			}
+			beside := func(tx pgx.Tx, f func() error) { // f waits for tx
+				t.Helper()
+				done := make(chan error, 1)
+				go func() { done <- f() }()
+				wantWaiting(t, db, "%getwork.%")
+				if err := tx.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			switch c.beside {
+			case "redrive":
+				beside(n.returning(t, db, bob, c.after), again)
+			case "return":
+				tx, err := db.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = tx.Rollback(context.Background()) }()
+				if _, err := redrive(t.Context(), tx, n.SQL, task.ID, []string{"a"}, "boss"); err != nil {
+					t.Fatal(err)
+				}
+				beside(tx, leave)
+			default:
+				if err := again(); err != nil {
+					t.Fatal(err)
+				}
+				figures, err := n.Records.TaskFigures(t.Context())
+				if err != nil || figures[0].Shelf != 0 {
+					t.Errorf("%+v, %v: bob holds what counts as ready", figures, err)
+				}
+				if r := n.click(t, "jobs", "cyd", 1); why(r) != assign.AllHeld {
+					t.Errorf("while bob holds it cyd gets %s %v", r.State, why(r))
+				}
+				if err := leave(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.after == 0 {
+				n.take(t, "jobs", "cyd")
+			} else if !query[bool](t, db, `select i.due_at is not distinct from w.available_at from getwork.item i, getwork.work w where w.id = $1`, bob.ID) {
+				t.Errorf("it is due at %s", query[string](t, db, `select coalesce(due_at::text, 'once') from getwork.item`))
 			}
 		})
 	}
