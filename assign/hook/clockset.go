@@ -14,8 +14,7 @@ import (
 // set back. So each such time that is further ahead than it can have been written is moved. All nodes do that, and what one has moved
 // or written since is no longer too far ahead for the next.
 const (
-	// An event that no node has begun to send is due when it is recorded. A transaction that began before the clock was set may
-	// commit long afterwards, so tidy repeats this.
+	// An event that no node has begun to send is due when it is recorded.
 	healRecorded = `
 with late as materialized (
   select id from getwork.hook_event
@@ -40,7 +39,7 @@ with late as materialized (
     select e.id
     from getwork.hook_event e
     where e.hook_id = h.id and e.state = 'waiting' and e.attempts > 0
-      and e.next_at > (select clock_timestamp()) + $1::bigint * interval '1 microsecond'
+      and e.next_at > (select clock_timestamp()) + $2::bigint * interval '1 microsecond'
       and e.next_at > (select clock_timestamp()) + ` + backOff + ` * 1.2
     order by e.next_at
     limit 1000
@@ -54,7 +53,10 @@ update getwork.hook_event e set next_at = clock_timestamp() + $1::bigint * inter
 	healHooks = `update getwork.hook set retry_at = clock_timestamp() where retry_at > clock_timestamp() + $1::bigint * interval '1 microsecond'`
 )
 
-const longestWait = time.Minute // of a hook after a failure, unless its receiver asks for more
+const (
+	longestWait    = time.Minute                  // of a hook after a failure, unless its receiver asks for more
+	longestBackOff = 9*time.Hour + 36*time.Minute // of an event that failed, a fifth more than backOff can be
+)
 
 // heal makes due what the database's clock has delayed, if it was set back since the last look. at is what it shows now. The first look
 // can't know, so it leaves a hook for as long as its receiver may have asked, unless an event shows that the clock was set back. If the
@@ -70,7 +72,7 @@ func (s *Sender) heal(ctx context.Context, at time.Time) error {
 	recorded, err := s.repeat(ctx, healRecorded)
 	var attempted, hooks int64
 	if err == nil {
-		attempted, err = s.repeat(ctx, healAttempted, lease.Microseconds())
+		attempted, err = s.repeat(ctx, healAttempted, lease.Microseconds(), lease.Microseconds())
 	}
 	if err == nil {
 		most := longestRetryAfter
@@ -87,6 +89,22 @@ func (s *Sender) heal(ctx context.Context, at time.Time) error {
 		return fmt.Errorf("heal a clock that was set back: %w", err) // the next look tries again
 	}
 	s.at = at
+	return nil
+}
+
+// healLate is for transactions that began before the clock was set back, and committed after heal. Nobody knows of them, so tidy
+// repeats it. Of events that were begun it reads by index only those that are further ahead than any back-off.
+func (s *Sender) healLate(ctx context.Context) error {
+	_, err := s.repeat(ctx, healRecorded)
+	if err == nil {
+		_, err = s.repeat(ctx, healAttempted, lease.Microseconds(), longestBackOff.Microseconds())
+	}
+	if err == nil {
+		_, err = s.change(ctx, healHooks, longestRetryAfter.Microseconds())
+	}
+	if err != nil {
+		return fmt.Errorf("find events of a time to come: %w", err)
+	}
 	return nil
 }
 

@@ -108,8 +108,18 @@ values ($1, 1, 'put off', 'work.assigned', '{}', 9, clock_timestamp() + interval
 	d.exec(`
 insert into getwork.hook_event (hook_id, task_id, item, type, body, since, next_at)
 values ($1, 1, 'late', 'work.assigned', '{}', clock_timestamp() + interval '2 hours', clock_timestamp() + interval '2 hours')`, failing.ID)
+	d.exec(`
+insert into getwork.hook_event (hook_id, task_id, item, type, body, attempts, next_at)
+values ($1, 1, 'failed late', 'work.assigned', '{}', 9, clock_timestamp() + interval '11 hours')`, failing.ID)
+	failed(3 * time.Hour)
 	if err := d.sender.tidy(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if got := d.text(`select string_agg(item, ', ') from getwork.hook_event where next_at > clock_timestamp() + interval '30 seconds' and state = 'waiting' and item <> 'failed'`); got != "put off" {
+		t.Errorf("due only after half a minute: %s; want what failed by the right clock", got)
+	}
+	if retries() != "true" {
+		t.Error("the hook's failure was committed late, and it still waits for the former clock")
 	}
 	failed(0)
 	d.once()

@@ -73,8 +73,8 @@ func (s *Sender) tidy(ctx context.Context) error {
 		s.Oldest.Store(0)
 		return nil
 	}
-	if _, err := s.repeat(ctx, healRecorded); err != nil {
-		return fmt.Errorf("find events of a time to come: %w", err)
+	if err := s.healLate(ctx); err != nil {
+		return err
 	}
 	buried, err := s.repeat(ctx, buryEvents, giveUp.Microseconds())
 	if err != nil {
