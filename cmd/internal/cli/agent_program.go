@@ -42,7 +42,7 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 		return fmt.Errorf("encode the work as JSON: %w", err)
 	}
 	var end complaint
-	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: p.out, Stderr: io.MultiWriter(p.errs, &end)}
+	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: p.out, Stderr: io.MultiWriter(&end, lenient{p.errs})}
 	cmd.Env = append(withoutSecrets(os.Environ()), "GETWORK_ITEM="+w.Item, "GETWORK_TASK="+w.Task,
 		"GETWORK_WORK_ID="+strconv.FormatInt(w.ID, 10), "GETWORK_ATTEMPT="+strconv.Itoa(w.Attempt))
 	g := &group{cmd: cmd, warden: p.warden, done: make(chan struct{})}
@@ -162,6 +162,16 @@ func (g *group) signal(send func(*os.Process)) {
 
 // maxComplaint is how many bytes of a program's standard error are kept with a failed attempt.
 const maxComplaint = 1 << 10
+
+// lenient passes on what can be written, and drops the rest. If a full disk or a terminal that hung up made Write fail, nobody
+// would read the program's standard error any more, and its next line there would kill it by SIGPIPE in the middle of its
+// effects.
+type lenient struct{ w io.Writer }
+
+func (l lenient) Write(p []byte) (int, error) {
+	_, _ = l.w.Write(p)
+	return len(p), nil
+}
 
 // complaint keeps the end of the text that is written to it.
 type complaint struct {

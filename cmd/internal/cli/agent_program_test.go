@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +72,27 @@ func TestProgramEnds(t *testing.T) {
 	p.path = "/no/such/program"
 	if err := p.Work(t.Context(), someWork); !errors.Is(err, agent.ErrLater) {
 		t.Errorf("a program that is gone: %v", err)
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A program goes on when the agent can't pass on what it writes to standard error, and its item still shows the end of that.
+func TestProgramOutlivesItsLog(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`yes | head -c 1000000 >&2`:                                "", // a pipe has no room for it, so most is written after the first failure
+		`yes | head -c 1000000 >&2; echo no such page >&2; exit 3`: "no such page",
+		`echo no such page >&2; exit 3`:                            "exit status 3: no such page",
+	} {
+		p, _, _ := script(t, text)
+		p.errs = &shared{w: full{}}
+		if err := p.Work(t.Context(), someWork); err == nil && want != "" || err != nil && (want == "" || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%s: %.100v, want %q", text, err, want)
+		}
 	}
 }
 
