@@ -161,6 +161,9 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	}
 	r = must[assign.Request](t)(bot.GetWork(ctx, photos, Click{Count: 1}, Wait(time.Minute)))
 	must[assign.Work](t)(bot.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "fail"}))
+	if n, err := boss.Redrive(ctx, photos, []string{}); n != 0 || KindOf(err) != assign.Invalid {
+		t.Errorf("%d put back by a list of none, %v", n, err)
+	}
 	if n := must[int](t)(boss.Redrive(ctx, photos, nil)); n != 1 {
 		t.Errorf("%d put back, want 1", n)
 	}

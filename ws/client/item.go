@@ -29,11 +29,12 @@ func (c *Client) Explain(ctx context.Context, task, item string, options ...Opti
 	return x, err
 }
 
-// Redrive puts back items that were never to return: the named ones, or, without names, all whose attempts were used up. It
-// returns their number. For managers.
+// Redrive puts back items that were never to return: the named ones, or all whose attempts were used up if items is nil. An empty
+// list that is not nil is refused with [assign.Invalid]: it is what a program has that found none. Redrive returns how many items it
+// put back. For managers.
 func (c *Client) Redrive(ctx context.Context, task string, items []string, options ...Option) (count int, err error) {
 	body := struct {
-		Items []string `json:"items,omitempty"`
+		Items []string `json:"items,omitzero"` // leaves out nil, but not an empty list
 	}{items}
 	var done struct {
 		Count int `json:"count"`

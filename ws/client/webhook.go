@@ -54,10 +54,13 @@ func (c *Client) ListDeliveries(ctx context.Context, id int64, state string, p P
 	return list[assign.Delivery](ctx, c, path("webhooks", text(id), "deliveries"), "deliveries", p.query("state", state), options)
 }
 
-// RedriveWebhook has dead events sent again, all of them if none is named, and returns how many there are. Very many take several calls
-// of the API; if one fails, those before it have done their part.
+// RedriveWebhook has dead events sent again, the named ones, or all if deliveries is nil, and returns how many there are. Very
+// many take several calls of the API; if one fails, those before it have done their part.
 func (c *Client) RedriveWebhook(ctx context.Context, id int64, deliveries []int64, options ...Option) (count int, err error) {
 	body := map[string][]string{}
+	if deliveries != nil { // an empty list names none, so it must not be left out, which means all
+		body["deliveries"] = []string{}
+	}
 	for _, d := range deliveries {
 		body["deliveries"] = append(body["deliveries"], text(d))
 	}

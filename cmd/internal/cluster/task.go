@@ -44,7 +44,7 @@ func (c Client) Push(ctx context.Context, task string, items ...assign.NewItem) 
 	return c.api().PushItems(ctx, task, items)
 }
 
-// Redrive puts back items that are never to return, as a manager: the named ones or, without names, those whose
+// Redrive puts back items that are never to return, as a manager: the named ones or, without arguments, those whose
 // attempts were used up. It returns how many were put back.
 func (c Client) Redrive(ctx context.Context, task string, items ...string) (int, error) {
 	return c.api().As(manager).Redrive(ctx, task, items)
