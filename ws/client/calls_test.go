@@ -159,6 +159,13 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if p := must[assign.Pushed](t)(bot.PushItems(ctx, photos, []assign.NewItem{{Item: "a.jpg"}, {Item: "b.jpg"}, {Item: "a.jpg"}})); p.Accepted != 2 || p.Duplicates != 1 {
 		t.Errorf("pushed %+v", p)
 	}
+	var refused *assign.Refusal
+	if p, err := bot.PushItems(ctx, photos, []assign.NewItem{{Item: "c.jpg"}, {Item: "\xff"}, {Item: "\xfe"}}); !errors.As(err, &refused) || refused.Fields[0].Field != "[1].item" {
+		t.Errorf("keys that are not UTF-8: %+v, %v", p, err)
+	}
+	if n, err := boss.Redrive(ctx, photos, []string{"a.jpg", "\xff"}); !errors.As(err, &refused) || refused.Fields[0].Field != "items[1]" {
+		t.Errorf("%d put back by a key that is not UTF-8: %v", n, err)
+	}
 	r = must[assign.Request](t)(bot.GetWork(ctx, photos, Click{Count: 1}, Wait(time.Minute)))
 	must[assign.Work](t)(bot.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "fail"}))
 	if n, err := boss.Redrive(ctx, photos, []string{}); n != 0 || KindOf(err) != assign.Invalid {

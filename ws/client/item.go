@@ -2,14 +2,22 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"getwork/assign"
 )
 
-// PushItems puts items into an inbox, all or none of them; an item whose key is there already counts as a duplicate. A call
-// takes at most [assign.MaxPush] items and 1 MiB. For agents and managers.
+// PushItems puts items into an inbox, all or none of them; an item whose key is there already counts as a duplicate. A call takes
+// at most [assign.MaxPush] items and 1 MiB. A key that is not UTF-8 is an [assign.Refusal] that names the item, and nothing is
+// sent. For agents and managers.
 func (c *Client) PushItems(ctx context.Context, task string, items []assign.NewItem, options ...Option) (p assign.Pushed, err error) {
+	for i := range items {
+		if err := sendable(fmt.Sprintf("[%d].item", i), items[i].Item); err != nil {
+			return p, err
+		}
+	}
 	err = c.send(ctx, http.MethodPost, path("tasks", task, "items"), items, &p, options)
 	return p, err
 }
@@ -30,9 +38,14 @@ func (c *Client) Explain(ctx context.Context, task, item string, options ...Opti
 }
 
 // Redrive puts back items that were never to return: the named ones, or all whose attempts were used up if items is nil. An empty
-// list that is not nil is refused with [assign.Invalid]: it is what a program has that found none. Redrive returns how many items it
-// put back. For managers.
+// list that is not nil is refused with [assign.Invalid]: it is what a program has that found none. A key that is not UTF-8 is an
+// [assign.Refusal], and nothing is sent. Redrive returns how many items it put back. For managers.
 func (c *Client) Redrive(ctx context.Context, task string, items []string, options ...Option) (count int, err error) {
+	for i, item := range items {
+		if err := sendable(fmt.Sprintf("items[%d]", i), item); err != nil {
+			return 0, err
+		}
+	}
 	body := struct {
 		Items []string `json:"items,omitzero"` // leaves out nil, but not an empty list
 	}{items}
@@ -41,4 +54,13 @@ func (c *Client) Redrive(ctx context.Context, task string, items []string, optio
 	}
 	err = c.send(ctx, http.MethodPost, path("tasks", task, "redrive"), body, &done, options)
 	return done.Count, err
+}
+
+// sendable refuses a key that JSON can't carry: it would arrive with U+FFFD where its bytes are not UTF-8, as another key, and
+// two such keys could be the same. Everything else about keys is for the server to refuse.
+func sendable(field, key string) error {
+	if utf8.ValidString(key) {
+		return nil
+	}
+	return assign.RefuseField(field, "%s: %s; nothing was sent; convert the key to UTF-8 first", field, assign.CheckItem(key))
 }
