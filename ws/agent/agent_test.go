@@ -22,13 +22,17 @@ func nothing(context.Context, assign.Work) error { return nil }
 // A handler's error decides the work's disposition.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, "fine", "later", "wrapped", "after", "long after", "fails", "garbage", "panics")
+	d := newDesk(t, "fine", "later", "wrapped", "beside", "joined", "after", "long after", "fails", "garbage", "panics")
 	a := d.agent(func(_ context.Context, w assign.Work) error {
 		switch w.Item {
 		case "later":
 			return ErrLater
 		case "wrapped":
 			return fmt.Errorf("the site is down: %w", ErrLater)
+		case "beside":
+			return fmt.Errorf("%w: %w", ErrLater, errors.New("the site is down"))
+		case "joined":
+			return errors.Join(ReturnAfter(90*time.Second, "closed today"), errors.New("the site is down"))
 		case "after":
 			return ReturnAfter(90*time.Second, "closed today")
 		case "long after":
@@ -50,6 +54,8 @@ func TestOutcomes(t *testing.T) {
 		"fine":       {Outcome: "complete"},
 		"later":      {Outcome: "return", After: after(7 * time.Second)},
 		"wrapped":    {Outcome: "return", After: after(7 * time.Second), Note: new("the site is down: later")},
+		"beside":     {Outcome: "return", After: after(7 * time.Second), Note: new("later: the site is down")},
+		"joined":     {Outcome: "return", After: after(90 * time.Second), Note: new("return after 90s: closed today\nthe site is down")},
 		"after":      {Outcome: "return", After: after(90 * time.Second), Note: new("closed today")},
 		"long after": {Outcome: "return", After: after(72 * time.Hour)},
 		"fails":      {Outcome: "fail", Error: new("no such page")},

@@ -23,10 +23,14 @@ var (
 var ErrLater error = &putOff{text: "later"}
 
 // ReturnAfter returns the error for an item that can't be worked on before d is over. d is limited to 0 to 72 hours. It uses
-// no attempt. note, if not empty, is kept with the work.
+// no attempt. note, if not empty, is kept with the work. If an error wraps this one, its text becomes the work's note.
 func ReturnAfter(d time.Duration, note string) error {
 	after := assign.Duration(min(max(d, 0), 72*time.Hour))
-	return &putOff{after: &after, note: note, text: "return after " + after.String()}
+	text := "return after " + after.String()
+	if note != "" { // so that an error that wraps this one has it
+		text += ": " + note
+	}
+	return &putOff{after: &after, note: note, text: text}
 }
 
 type putOff struct {
@@ -51,7 +55,7 @@ func outcome(ctx context.Context, err error) assign.Disposition {
 		return assign.Disposition{Outcome: "complete"}
 	case errors.As(err, &p):
 		note := p.note
-		if wrapped := errors.Unwrap(err); wrapped != nil { // it was wrapped with more text
+		if _, bare := err.(*putOff); !bare { //nolint:errorlint // whether it was wrapped, perhaps beside its cause, is the question
 			note = err.Error()
 		}
 		return assign.Disposition{Outcome: "return", After: p.after, Note: clean(note)}
