@@ -29,10 +29,11 @@ type session struct {
 	running  sync.WaitGroup
 }
 
-// Run takes work until ctx ends, and then drains: it cancels the waiting request, gives handlers Drain to finish, and
-// returns unfinished work at once. It then returns nil, as it does when nothing is left (Once). While the server is away it
-// goes on trying, also if a proxy answers in its place. It returns a [getwork/ws/client.Problem] if the node refuses it work:
-// there is no such task, or the agent may not take it; and if something other than getwork answers its first call.
+// Run takes work until ctx ends, and then drains: it cancels the waiting request, gives handlers Drain to finish, and returns
+// unfinished work at once. It then returns nil, as it does when nothing is left (Once). While the server is away it goes on
+// trying, also if a proxy answers in its place. It returns a [getwork/ws/client.Problem] if the node refuses it work: there is no
+// such task, or the agent may not take it; and an error if something other than getwork answers its first call, or if no call can
+// be made with its URL or identity: a token that was read from a file may end with a line break.
 func (a *Agent) Run(ctx context.Context) error {
 	full, err := a.withDefaults()
 	if err != nil {

@@ -123,6 +123,9 @@ func (c *Client) request(ctx context.Context, what *call) (*http.Request, error)
 		}
 		body = bytes.NewReader(b)
 	}
+	if err := checkURL(c.URL); err != nil {
+		return nil, err
+	}
 	address := c.base() + what.path
 	if len(what.query) > 0 {
 		address += "?" + what.query.Encode()
@@ -139,5 +142,5 @@ func (c *Client) request(ctx context.Context, what *call) (*http.Request, error)
 	for name, values := range what.header {
 		r.Header[name] = values
 	}
-	return r, nil
+	return r, checkHeader(r.Header)
 }

@@ -1,7 +1,11 @@
 package client
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +35,42 @@ func (c *Client) As(role string) *Client {
 	other := *c
 	other.Role = role
 	return &other
+}
+
+// check returns what is wrong with the client, whatever it calls.
+func (c *Client) check() error {
+	if err := checkURL(c.URL); err != nil {
+		return err
+	}
+	return checkHeader(c.header())
+}
+
+// checkURL refuses an address that no call can be made to. net/http would say so as if the server were away, and calls would be
+// repeated for ever.
+func checkURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("the client's URL is not the address of a node; set one such as http://127.0.0.1:8080")
+	}
+	return nil
+}
+
+// fields are those of a Client, and the option, whose values are sent as headers.
+var fields = map[string]string{"Authorization": "Token", "X-Getwork-Instance": "Instance", "X-Getwork-User": "User", "X-Getwork-Role": "Role",
+	"X-Getwork-Groups": "Groups", keyHeader: "Key"}
+
+// checkHeader refuses values that HTTP can't carry, for the reason that [checkURL] has. It names the field and not the value,
+// which may be secret.
+func checkHeader(h http.Header) error {
+	for name, values := range h {
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return fmt.Errorf("the client's %s contains a line break or another control character, which HTTP can't send; "+
+					"remove it (text that was read from a file often ends with a line break)", cmp.Or(fields[name], "header "+name))
+			}
+		}
+	}
+	return nil
 }
 
 func (c *Client) base() string { return strings.TrimRight(c.URL, "/") }

@@ -9,7 +9,7 @@
 //
 // A call fails with a [Problem] if the server refused it, with a [NoAnswer] if no answer came, and with a [Foreign] if
 // something other than getwork answered; errors.As distinguishes them. If its context ends, it fails with the context's
-// cause.
+// cause. It fails at once, with any other error, if it can't be sent: the URL is no address of a node, or a token has a line break.
 //
 // # Repeated calls
 //

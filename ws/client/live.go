@@ -56,9 +56,12 @@ const (
 )
 
 // Run keeps the channel open until ctx ends, and then returns the cause. It returns earlier if another attempt would not help:
-// the server does not know or admit the caller (a [Problem] with status 401 or 403), or rejects a message. Run may be called
-// again, and keeps its subscriptions.
+// the server does not know or admit the caller (a [Problem] with status 401 or 403), or rejects a message; or no call can be made
+// with the client's URL or identity. Run may be called again, and keeps its subscriptions.
 func (l *Live) Run(ctx context.Context) error {
+	if err := l.Client.check(); err != nil {
+		return err
+	}
 	wait := firstRedial
 	for {
 		began, err := l.follow(ctx)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"getwork/assign"
 )
@@ -91,6 +94,42 @@ func TestForeign(t *testing.T) {
 	c.URL, c.Retry.Tries = unheard(t), 1
 	if _, err := c.Pipeline(t.Context()); !errors.As(err, &none) || !none.Unsent {
 		t.Errorf("%+v", err)
+	}
+}
+
+// A call that can't be sent fails at once, and is not taken for one that a node may answer later.
+func TestUnsendable(t *testing.T) {
+	t.Parallel()
+	for names, c := range map[string]Client{
+		"Token":         {URL: "http://node", Token: "gw_secret\n"},
+		"User":          {URL: "http://node", User: "gw_secret\r\n"},
+		"Groups":        {URL: "http://node", User: "Ann", Groups: []string{"desk", "gw_secret\x00"}},
+		"Instance":      {URL: "http://node", User: "Ann", Instance: "gw_secret\x7f"},
+		"URL is not":    {URL: "node:8080", User: "Ann"},
+		"such as http:": {URL: "/node", User: "Ann"},
+		"a node":        {URL: "http://", User: "Ann"},
+	} {
+		t.Run(names, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				c.HTTP, c.Retry.Foreign = &http.Client{Transport: &http.Transport{}}, true
+				for call, err := range map[string]error{
+					"await": func() error { _, err := c.AwaitRequest(ctx, 1); return err }(),
+					"click": func() error { _, err := c.GetWork(ctx, "t", Click{Count: 1}); return err }(),
+					"live":  (&Live{Client: &c, Handle: func(Event) {}}).Run(ctx),
+				} {
+					var none *NoAnswer
+					if err == nil || ctx.Err() != nil || errors.As(err, &none) || !strings.Contains(err.Error(), names) || strings.Contains(err.Error(), "gw_secret") {
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+			})
+		})
+	}
+	c := Client{URL: "http://node", User: "Ann"}
+	if _, err := c.GetWork(t.Context(), "t", Click{Count: 1}, Key("7\n")); err == nil || !strings.Contains(err.Error(), "client's Key") {
+		t.Errorf("a key with a line break: %v", err)
 	}
 }
 

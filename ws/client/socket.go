@@ -35,6 +35,9 @@ type Socket struct {
 // Socket opens the live channel, and reads hello and the snapshot. The caller must Close it; ctx bounds only the opening.
 // A refusal is a [Problem]. See [Live] for a channel that reconnects.
 func (c *Client) Socket(ctx context.Context) (*Socket, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	conn, err := ws.Dial(ctx, c.http(), c.base()+api+path("ws"), c.header())
 	if refused := new(ws.Refused); errors.As(err, &refused) {
 		return nil, c.refusal(refused.Response, refused.Body)

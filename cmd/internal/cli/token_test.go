@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -16,12 +17,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign"
 	"getwork/assign/rights"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/e2e"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/pgbouncer"
+	"getwork/schema/schematest/timeout"
+	"getwork/ws/agent"
+	"getwork/ws/client"
 )
 
 // tokenForm is a token alone on its line.
@@ -94,9 +99,11 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	// A token makes no tokens: whoever copies one could live on in others.
 	admin.Run(1, e2e.Text("a token makes no tokens"), "token", "create", "--label", "x", "--user", "robot", "--role", "agent")
 
-	robot := d.with(d.direct("--label", "robot", "--user", "robot", "--role", "agent", "--scopes", "read,work,push", "--expires", "1h"))
+	token := d.direct("--label", "robot", "--user", "robot", "--role", "agent", "--scopes", "read,work,push", "--expires", "1h")
+	robot := d.with(token)
 	robot.Run(1, e2e.Text("this call is for administrators, and you are not one"), "user", "list")
 	robot.Run(0, e2e.Text("The pipeline is empty"), "pipeline")
+	d.agentWith(token)
 	robot.Run(1, e2e.Text("this token is for push and read and work, and this call needs manage"), "session", "end", "--all", "--yes")
 	admin.Run(1, e2e.Text("there is no user \"nobody\"; `getwork user list`"), "user", "block", "nobody", "--yes")
 	admin.Run(2, e2e.Text("nobody can be asked: --yes"), "user", "block", "robot")
@@ -121,6 +128,23 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	d.Run(1, e2e.Text(`"robot" is the name of somebody who logs in, or looks like one; give the service another`),
 		"token", "create", "--direct", "--database-url", d.url, "--label", "x", "--user", "robot", "--role", "agent")
 	d.Run(1, e2e.Text(`is the name of somebody who logs in`), "token", "create", "--direct", "--database-url", d.url, "--label", "x", "--user", "Robot", "--role", "manager", "--admin")
+}
+
+// agentWith runs a Go program's agent whose token was read from a file with its line break. It ends at once, since no node will
+// ever get that token.
+func (d doors) agentWith(token string) {
+	d.T.Helper()
+	ctx, cancel := context.WithTimeout(d.T.Context(), timeout.Scale(e2e.Soon))
+	defer cancel()
+	a := agent.Agent{URL: strings.TrimPrefix(d.Env[0], "GETWORK_URL="), Token: token + "\n", Task: "photos",
+		Handler: agent.HandlerFunc(func(context.Context, assign.Work) error { return nil })}
+	if err := a.Run(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "Token contains a line break") || strings.Contains(err.Error(), token) {
+		d.T.Errorf("an agent whose token has a line break: %v", err)
+	}
+	a.Token = token
+	if err := a.Run(ctx); client.KindOf(err) != assign.NotFound {
+		d.T.Errorf("without the line break: %v", err)
+	}
 }
 
 // --direct works through a transaction pooler, and says what is missing in a database without tables. The database's URL may stand
