@@ -33,11 +33,12 @@ type Pusher struct {
 	Pushed func(Totals) // after each batch
 	Totals Totals
 
-	batch []Row // those that wait; after an error, those that are not pushed
+	batch []Row // those that wait; after an error, those that no successful push had
 	bytes int
 }
 
-// From returns the line from which on nothing is pushed; 0: all rows were.
+// From returns the line from which to go on after an error; 0: all rows are pushed. If the last push failed without a refusal,
+// its rows may be pushed nevertheless; those after them are not.
 func (p *Pusher) From() int {
 	if len(p.batch) == 0 {
 		return 0

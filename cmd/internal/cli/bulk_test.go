@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,8 +119,46 @@ func TestPushInterrupted(t *testing.T) {
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	err = command.Wait() // the command may not have heard yet that the first batch was pushed
-	c.Expect(args, 1, e2e.Text("on are not pushed: interrupted\n--from-line 1"), err, out.String(), errs.String())
+	err = command.Wait()
+	wanted := e2e.Text("the rows from line 1001 on are not pushed: interrupted\n--from-line 1001 pushes them")
+	if strings.Contains(errs.String(), "from line 1 on") { // it had not heard yet that the first batch was pushed
+		wanted = e2e.Text("the rows from line 1 on may be pushed or not: interrupted\n--from-line 1 pushes them")
+	}
+	c.Expect(args, 1, wanted, err, out.String(), errs.String())
+}
+
+// A push whose answer was lost is not said to have failed. Going on where the message says loses nothing, and pushes nothing twice.
+func TestPushAnswerLost(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "--name", "bulk", "--inbox")
+	node, err := url.Parse(strings.TrimPrefix(c.Env[0], "GETWORK_URL="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(node)
+	var pushes atomic.Int32
+	line := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if pushes.Add(1) == 2 { // the node's answer goes nowhere
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		forward.ServeHTTP(rw, r)
+	}))
+	defer line.Close()
+	var text strings.Builder
+	for n := range 2500 {
+		fmt.Fprintf(&text, "\"loan-%d\"\n", n)
+	}
+	cut := c
+	cut.Env = append(slices.Clone(c.Env), "GETWORK_URL="+line.URL)
+	push := e2e.Text("items", "push", "bulk", "-f", e2e.Write(t, text.String()), "--format", "ndjson")
+	cut.Run(1, e2e.Text("1000 items pushed", "the rows from line 1001 on may be pushed or not: the connection to "+line.URL+" was lost",
+		"--from-line 1001 pushes them when the fault is mended; of what is pushed twice, only items that were completed meanwhile are pushed anew"), push...)
+	if n := pushes.Load(); n != 2 {
+		t.Errorf("%d pushes, want 2: one that was heard is not repeated", n)
+	}
+	c.Run(0, e2e.Text("500 items pushed to task bulk, 1000 duplicates"), append(push, "--from-line", "1001")...)
 }
 
 var printedCursor = regexp.MustCompile(`--cursor (\S+) continues after (\d+) rows`)

@@ -145,7 +145,7 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	if err != nil {
 		return err
 	}
-	client.Retry = api.Retry{Tries: 6} // a push that was heard is a duplicate when it is repeated
+	client.Retry = api.Retry{Tries: 6} // a push is repeated only if the server has not begun it
 	from, name := os.Stdin, "standard input"
 	if c.File != "-" {
 		name = c.File
@@ -157,10 +157,11 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	file := untilDone(ctx, from)
 	defer file.Close()
 	progress := command.NewProgress(s)
-	bad := []badRow{}
+	bad, heard := []badRow{}, false // heard: the last push may have been carried out although it failed
 	p := &bulk.Pusher{
 		Push: func(ctx context.Context, items []bulk.Item) (pushed assign.Pushed, err error) {
 			_, err = client.Do(ctx, Call{Method: "POST", Path: path, Body: items}, &pushed)
+			heard = mayBeHeard(err)
 			return pushed, oneItem(err)
 		},
 		Bad: func(line int, why string) {
@@ -193,7 +194,11 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 	}
 	progress.Clear()
 	t := p.Totals
-	if from := p.From(); err != nil && from > 0 {
+	switch from := p.From(); {
+	case err == nil || from == 0:
+	case heard:
+		err = fmt.Errorf("the rows from line %d on may be pushed or not: %w\n--from-line %d pushes them when the fault is mended; of what is pushed twice, only items that were completed meanwhile are pushed anew", from, err, from)
+	default:
 		err = fmt.Errorf("the rows from line %d on are not pushed: %w\n--from-line %d pushes them when the fault is mended", from, err, from)
 	}
 	if err == nil && t.Bad > 0 {
@@ -211,6 +216,22 @@ func (c itemsPushCmd) pushRows(ctx context.Context, s *command.Streams, path str
 		}
 	}
 	return err
+}
+
+// mayBeHeard reports whether the server may have carried out a push that failed: it did not refuse it, and a connection was made.
+// An interrupted push counts as heard, because its answer is not known.
+func mayBeHeard(err error) bool {
+	var r *refused
+	var none *unreached
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &r):
+		return r.Status/100 != 4
+	case errors.As(err, &none):
+		return !none.unsent
+	}
+	return true
 }
 
 // badRow is a row that was not pushed.

@@ -24,7 +24,7 @@ type itemsPushCmd struct {
 	Slots     *int     `help:"How many people may hold an item at a time; the default is the task's." placeholder:"N"`
 	Exclusive *string  `help:"The items' group: only one item of a group is held at a time." placeholder:"GROUP"`
 	Format    string   `help:"How the file has its items: csv or ndjson. The default is what its name ends with: .csv, .ndjson or .jsonl." enum:",csv,ndjson" default:"" placeholder:"FORMAT"`
-	FromLine  int      `help:"Leave out the rows of CSV or NDJSON before this line; a push that broke off says from which line on nothing was pushed." placeholder:"LINE"`
+	FromLine  int      `help:"Leave out the rows of CSV or NDJSON before this line; a push that broke off says from which line to go on." placeholder:"LINE"`
 	Split     bool     `help:"Push in several batches if one is not enough. Each batch is all or nothing."`
 	Remote    `embed:""`
 }
