@@ -184,7 +184,8 @@ func ParseCondition(text string) (Condition, error) {
 }
 
 // Holds reports whether the condition is true of details that were read from JSON. A column that is missing or null meets no
-// condition, not even one with !=. Text that is no number meets no comparison with a number.
+// condition, not even one with !=. Text that is no number meets no comparison with a number. Read the details with
+// [encoding/json.Decoder.UseNumber]: as a float64, the number 1234567 would be compared with text as 1.234567e+06.
 func (c Condition) Holds(details map[string]any) bool {
 	value, there := details[c.Column]
 	if !there || value == nil {
@@ -242,7 +243,8 @@ func Fill(template, item string, details map[string]any, text func(column string
 }
 
 // Link returns the address where the work on an item is done; "" if there is none. Each value is percent-encoded as a whole, so
-// that details which anybody may have typed add neither a path segment nor a parameter.
+// that details which anybody may have typed add neither a path segment nor a parameter. Read the details with
+// [encoding/json.Decoder.UseNumber]: as a float64, the number 1234567 would be written as 1.234567e+06.
 func (d *Display) Link(item string, details map[string]any) string {
 	if d == nil || d.URL == "" {
 		return ""
