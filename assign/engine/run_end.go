@@ -145,7 +145,7 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 			end = RunCancelled
 		}
 		var lost, next bool // others have called it lost; another run has begun
-		err = tx.QueryRow(ctx, rn.SQL(endGivenUp), run, string(end), cause.Error(), released || cancelled).Scan(&lost, &next)
+		err = tx.QueryRow(ctx, rn.SQL(endGivenUp), run, string(end), pg.Brief(cause.Error()), released || cancelled).Scan(&lost, &next)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return nil, fmt.Errorf("give up the run: %w", err)
 		}
@@ -173,10 +173,10 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 // was begun.
 func (r *round) retry(ctx context.Context, timeout assign.Duration, run int64, cause error) error {
 	if pg.Unheld(cause) {
-		return r.failRetried(ctx, run, fmt.Sprintf("the query returns text that getwork's database can't store, because its encoding is not UTF-8: %v", cause))
+		return r.failRetried(ctx, run, fmt.Sprintf("the query returns text that getwork's database can't store, because its encoding is not UTF-8: %s", pg.Brief(cause.Error())))
 	}
 	if r.state.retries > 0 && r.state.retrying > time.Duration(timeout)+time.Minute {
-		return r.failRetried(ctx, run, fmt.Sprintf("the query could not be brought to an end for %s: %v", r.state.retrying.Round(time.Second), cause))
+		return r.failRetried(ctx, run, fmt.Sprintf("the query could not be brought to an end for %s: %s", r.state.retrying.Round(time.Second), pg.Brief(cause.Error())))
 	}
 	if _, err := r.tx.Exec(ctx, r.e.SQL(retryLater), r.task, r.state.retries+1); err != nil {
 		return fmt.Errorf("delay the next run: %w", err)

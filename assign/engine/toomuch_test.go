@@ -72,3 +72,42 @@ func TestDetailsThatAreNotKept(t *testing.T) {
 		})
 	}
 }
+
+// PostgreSQL quotes the value that an error is about. What is kept of that text for the run, the task and each request is bounded,
+// also if the error is not the query's own fault, and what a manager is told.
+func TestLongErrors(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, `create table loan as select 1 as id;
+		create function conflicts(text) returns text language plpgsql as $$ begin
+			raise exception '%', $1 using errcode = 'serialization_failure', hint = $1; end $$`)
+	n := startNode(t, url, nodeOptions{})
+	const long = `repeat('ä' || id, 100000)`
+	for name, q := range map[string]string{"quotes": `select (` + long + `)::int as item from loan`, "conflicts": `select conflicts(` + long + `) as item from loan`} {
+		task := newTask(t, n, name, q, nil)
+		if name == "conflicts" { // as if it had been repeated for long
+			execute(t, db, `update getwork.task_state set retries = 1, retry_since = clock_timestamp() - interval '1 hour', retry_at = clock_timestamp() where task_id = $1`, task.ID)
+		}
+		failsWith(t, n, name, "…")
+		if r := n.click(t, name, "bob", 1); r.State != assign.Failed {
+			t.Errorf("%s: a click during the back-off is %s", name, r.State)
+		}
+		for where, bytes := range map[string]string{
+			"run":            `select octet_length(error) from getwork.run where task_id = $1`,
+			"task_state":     `select octet_length(last_error) from getwork.task_state where task_id = $1`,
+			"work_requested": `select max(octet_length(error)) from getwork.work_requested where task_id = $1`,
+		} {
+			if got := query[int](t, db, bytes, task.ID); got < 1000 || got > 5000 {
+				t.Errorf("%s: %s has an error of %d bytes", name, where, got)
+			}
+		}
+	}
+	for _, q := range []string{`select (` + long + `)::int as item from loan`, `select '` + strings.Repeat("ä", 100000) + `'::int as item`} { // executed, planned
+		_, err := n.Ranker.Preview(t.Context(), "quotes", asked(q), 1)
+		wantKind(t, err, assign.QueryRefused)
+		if got := len(err.Error()); got > 5000 || !strings.Contains(err.Error(), "…") {
+			t.Errorf("a preview is refused with %d bytes: %.100s", got, err)
+		}
+	}
+}

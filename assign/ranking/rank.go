@@ -121,7 +121,7 @@ func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
 	case pgErr.Code == "57014" && timedOut(took, timeout):
 		return tooLong(timeout)
 	case pgErr.Hint != "":
-		return &ErrQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pgErr.Message, pgErr.Hint, pgErr.Code)}
+		return &ErrQuery{fmt.Sprintf("%s (%s) (SQLSTATE %s)", pg.Brief(pgErr.Message), pg.Brief(pgErr.Hint), pgErr.Code)}
 	}
-	return &ErrQuery{fmt.Sprintf("%s (SQLSTATE %s)", pgErr.Message, pgErr.Code)}
+	return &ErrQuery{fmt.Sprintf("%s (SQLSTATE %s)", pg.Brief(pgErr.Message), pgErr.Code)}
 }

@@ -201,9 +201,9 @@ func refusedQuery(field string, err error, lead int) error {
 	}
 	hint := strings.TrimSuffix(err.Error(), pgErr.Error()) // the text before PostgreSQL's own message
 	if pgErr.Position > 0 && lead >= 0 {
-		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pgErr.Message, pgErr.Code, int(pgErr.Position)+lead, field)
+		return queryRefusal(field, "%s%s (SQLSTATE %s) at position %d of the %s", hint, pg.Brief(pgErr.Message), pgErr.Code, int(pgErr.Position)+lead, field)
 	}
-	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pgErr.Message, pgErr.Code)
+	return queryRefusal(field, "%s%s (SQLSTATE %s)", hint, pg.Brief(pgErr.Message), pgErr.Code)
 }
 
 func queryRefusal(field, format string, args ...any) *assign.Refusal {
