@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/pg"
 	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -275,4 +277,60 @@ func TestPlacesAreLent(t *testing.T) {
 	await(t, "its query has ended", func() bool {
 		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})
+}
+
+// Previews of a query whose table somebody has locked, or whose plan takes for ever, end soon, and then runs have their connections.
+func TestPreviewThatCannotBePlanned(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			db := pool(t, url)
+			execute(t, db, `create table loan (id int); create table other as select 1 as id;
+				create function slow(float) returns int language plpgsql immutable as $$ begin perform pg_sleep($1); return 1; end $$`)
+			o := nodeOptions{maxRuns: 1}
+			if where == "elsewhere" {
+				o.queries = reader(t, url, "loan, other")
+			}
+			n := startNode(t, url, o)
+			n.Ranker.PlanWithin = timeout.Scale(time.Second)
+			newTask(t, n, "other", `select id as item from other`, nil)
+			soon, cancel := context.WithTimeout(t.Context(), timeout.Scale(30*time.Second))
+			defer cancel()
+			refused := func(sql string) error {
+				s := assign.DefaultSettings()
+				s.Query = assign.Query(sql)
+				_, err := n.Ranker.PreviewNew(soon, s, 1)
+				return err
+			}
+
+			locked, err := db.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = locked.Rollback(context.Background()) }()
+			if _, err := locked.Exec(t.Context(), `lock table loan in access exclusive mode`); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 2)
+			for range cap(ended) {
+				go func() { ended <- refused(`select id as item from loan`) }()
+			}
+			if r := n.endedRequest(t, n.click(t, "other", "ann", 1).ID); r.State != assign.Assigned {
+				t.Errorf("a click beside the previews is %s, %v", r.State, r.Error)
+			}
+			for range cap(ended) {
+				if p, _ := pg.ProblemOf(<-ended); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "holds a lock") {
+					t.Errorf("a preview of a locked table: %+v", p)
+				}
+			}
+
+			err = refused(`select slow(60) as item`)
+			wantKind(t, err, assign.QueryRefused)
+			if !strings.Contains(err.Error(), "to plan the query took longer than "+n.Ranker.PlanWithin.String()) {
+				t.Error(err)
+			}
+		})
+	}
 }

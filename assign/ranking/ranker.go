@@ -23,7 +23,8 @@ type Config struct {
 	SQL     func(string) string // puts the schema's name into a statement
 	Watch   *pg.ClientWatch     // makes the server notice, during a query, that its node has died
 
-	MaxDetails int64 // bytes of details of one run's result; 0: 256 MiB
+	MaxDetails int64         // bytes of details of one run's result; 0: 256 MiB
+	PlanWithin time.Duration // for a query that is tried, of which half for a lock; 0: 10 s
 
 	Confined  bool   // refuse queries that name a volatile function; see boundary.go
 	QueryRole string // entered with "set local role" for ranking queries; empty: none
@@ -44,6 +45,7 @@ type Ranker struct{ Config }
 // New returns a ranker.
 func New(c Config) *Ranker {
 	c.MaxDetails = cmp.Or(c.MaxDetails, 256<<20)
+	c.PlanWithin = cmp.Or(c.PlanWithin, 10*time.Second)
 	return &Ranker{c}
 }
 

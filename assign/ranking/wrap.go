@@ -155,7 +155,8 @@ func (q *Ranker) TryQuery(ctx context.Context, query assign.Query) error {
 }
 
 // trying calls f in a transaction with the rights that queries will have, and rolls it back. field is "query" or "recheck": f
-// shows PostgreSQL the user's text, unless it names a function that it must not call.
+// shows PostgreSQL the user's text, unless it names a function that it must not call. PostgreSQL waits for the locks of the text's
+// tables, and executes functions marked as immutable. Without a limit, a few previews would hold all connections that runs need.
 func (q *Ranker) trying(ctx context.Context, field string, text assign.Query, f func(pgx.Tx) error) error {
 	begin, role := q.DB.BeginTx, q.QueryRole
 	if q.Queries != nil {
@@ -169,12 +170,19 @@ func (q *Ranker) trying(ctx context.Context, field string, text assign.Query, f 
 	if err := q.admit(ctx, tx, field, text); err != nil {
 		return err
 	}
+	enter := fmt.Sprintf("set local lock_timeout = %d; ", max(1, q.PlanWithin.Milliseconds()/2)) + limitStatements(assign.Duration(q.PlanWithin))
 	if role != "" {
-		if _, err := tx.Exec(ctx, "set local role "+pgx.Identifier{role}.Sanitize()); err != nil {
-			return fmt.Errorf("enter the query role %q: %w", role, err)
-		}
+		enter += "; set local role " + pgx.Identifier{role}.Sanitize()
 	}
-	return f(tx)
+	if _, err := tx.Exec(ctx, enter); err != nil {
+		return fmt.Errorf("enter the %s with the query role %q: %w", field, role, err)
+	}
+	err = f(tx)
+	if pg.Cancelled(err) && ctx.Err() == nil {
+		return queryRefusal(field, "to plan the %s took longer than %s, or somebody cancelled it; mark a slow function that it calls with constants as stable, because an immutable one is executed to make the plan; or join fewer tables",
+			field, q.PlanWithin)
+	}
+	return err
 }
 
 // noSelect puts before PostgreSQL's error about a wrapped query that the text may not be a SELECT.
@@ -196,7 +204,7 @@ func lead(query assign.Query, trimmed string) int {
 // the query.
 func refusedQuery(field string, err error, lead int) error {
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" { // 55P03: the statement was only planned, and one of its tables is locked just now
+	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" || pg.Cancelled(err) { // 55P03: the statement was only planned, and one of its tables is locked just now
 		return fmt.Errorf("try the %s: %w", field, err)
 	}
 	hint := strings.TrimSuffix(err.Error(), pgErr.Error()) // the text before PostgreSQL's own message

@@ -150,6 +150,7 @@ export default {
   'a {0} is one SELECT, without insert, update or delete: {1}': 'Möglich ist ein einziges SELECT, ohne insert, update und delete: {1}',
   'the query has placeholders ($1); write the values into it': 'Die Abfrage hat Platzhalter ($1); schreiben Sie die Werte hinein',
   'the query returns no column named "item": give that name to the key of the thing to be worked on (… as item)': 'Die Abfrage liefert keine Spalte „item“: Geben Sie diesen Namen dem Schlüssel dessen, was zu bearbeiten ist (… as item)',
+  'to plan the {0} took longer than {1}, or somebody cancelled it; mark a slow function that it calls with constants as stable, because an immutable one is executed to make the plan; or join fewer tables': 'Die Planung ({0}) hat länger als {1} gedauert oder wurde abgebrochen; kennzeichnen Sie eine langsame Funktion, die mit Konstanten aufgerufen wird, als „stable“, denn eine mit „immutable“ wird schon für den Plan ausgeführt; oder verknüpfen Sie weniger Tabellen',
   'the query returns {0} columns named "{1}"; give each a name of its own': 'Die Abfrage liefert {0} Spalten mit dem Namen „{1}“; geben Sie jeder einen eigenen',
   'a query is one SELECT that returns a column item, best first; null makes the task an inbox': 'Eine Abfrage ist ein SELECT, das eine Spalte item liefert, das Dringendste zuerst; ohne Abfrage ist die Aufgabe ein Eingang',
 
