@@ -48,6 +48,7 @@ type nodeOptions struct {
 	steps   func(ctx context.Context, step Step)
 	queries string // URL of the query database
 	maxRuns int
+	maxRow  int           // bytes
 	look    time.Duration // LookEvery; default: never, so that no rescuer serves anybody
 	deaf    bool          // no listener
 	mute    bool          // a listener that never comes up
@@ -87,7 +88,7 @@ func startNode(t testing.TB, url string, o nodeOptions) *node {
 	if pooledMode {
 		o.pooled, through = true, pgbouncer.Start(t, url, pgbouncer.Options{}).URL
 	}
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, Pooled: o.pooled, Name: "getwork " + name})
+	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, MaxRow: o.maxRow, Pooled: o.pooled, Name: "getwork " + name})
 	if err != nil {
 		t.Fatal(err)
 	}

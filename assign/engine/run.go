@@ -92,8 +92,10 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	case err == nil:
 		err = rn.handOut(after, tx, t, &runResult{Result: found, run: id, since: since})
 	case errors.As(err, &fault):
-		end = RunFailed
-		err = rn.failRequests(after, tx, t, id, fault.Message)
+		end, err = RunFailed, fault
+		if !tx.Conn().IsClosed() { // or the run lock is gone with it, and giveUp fails the requests
+			err = rn.failRequests(after, tx, t, id, fault.Message)
+		}
 	}
 	if err == nil {
 		rn.ran(ctx, t, id, end, time.Since(began))
@@ -104,6 +106,9 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	end, failed := rn.giveUp(ending, tx, t, id, err)
 	if failed == nil && end != RunLost {
 		rn.ran(ctx, t, id, end, time.Since(began))
+	}
+	if errors.Is(err, fault) {
+		return failed // giveUp has told whoever waits
 	}
 	return errors.Join(err, failed)
 }

@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/ranking"
 	"getwork/notify"
 )
 
@@ -84,15 +85,17 @@ func (rn runner) failRequests(ctx context.Context, tx pgx.Tx, t taskView, run in
 	if r.stopped(t) {
 		return errStopped
 	}
-	if err := r.fail(ctx, run, message); err != nil {
+	var wrote pg.Writes
+	wrote.Queue(1, rn.SQL(failRun), run, message)
+	if err := r.fail(ctx, &wrote, run, message); err != nil {
 		return err
 	}
 	return rn.commit(ctx, r, run)
 }
 
 // fail ends requests after a run's query, or a recheck (run is 0), failed by its own fault. Lingering requests, and new
-// clicks that linger, wait for the end of the back-off.
-func (r *round) fail(ctx context.Context, run int64, message string) error {
+// clicks that linger, wait for the end of the back-off. wrote is written with it.
+func (r *round) fail(ctx context.Context, wrote *pg.Writes, run int64, message string) error {
 	r.run = run
 	if err := r.readWaiting(ctx); err != nil {
 		return err
@@ -107,10 +110,6 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 		}
 	}
 	e := r.e
-	var wrote pg.Writes
-	if run != 0 {
-		wrote.Queue(1, e.SQL(failRun), run, message)
-	}
 	wrote.Queue(1, e.SQL(backOff), r.task, message)
 	wrote.Queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
 	wrote.Queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
@@ -123,11 +122,11 @@ func (r *round) fail(ctx context.Context, run int64, message string) error {
 }
 
 // giveUp ends a run that could not be finished, in a new transaction because the lock's may be gone. A cancelled run leaves
-// only its row, and so does one whose task was paused or changed meanwhile, whatever broke: requests stay during a pause. After any
-// other fault that is not the query's own, the run is repeated a little later, and its requests fail only if that goes on for too
-// long. If the database is away, giveUp fails, too, and a later attempt begins again. It returns how the run counts; lost: another
-// node has called it so, and counted it. If another run has begun meanwhile, the end of this one is not announced: who watches
-// would take it for the end of that one.
+// only its row, and so does one whose task was paused or changed meanwhile, whatever broke: requests stay during a pause. If the
+// lock's connection was closed for a fault of the query's own, the requests fail at once. After any other fault the run is repeated a
+// little later, and its requests fail only if that goes on for too long. If the database is away, giveUp fails, too, and a later
+// attempt begins again. It returns how the run counts; lost: another node has called it so, and counted it. If another run has begun
+// meanwhile, the end of this one is not announced: who watches would take it for the end of that one.
 func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64, cause error) (end RunEnd, err error) {
 	released := lock.Rollback(ctx) == nil // or the connection is gone, and the run lock with it: others rightly call the run lost
 	cancelled := errors.Is(cause, errNobodyWaits) || errors.Is(cause, errStopped) || errors.Is(cause, context.Canceled)
@@ -158,6 +157,10 @@ func (rn runner) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 			return nil, nil // another node serves the task
 		case stopped:
 			return over, nil
+		}
+		var fault *ranking.ErrQuery
+		if errors.As(cause, &fault) {
+			return over, r.fail(ctx, &pg.Writes{}, run, fault.Message)
 		}
 		return over, r.retry(ctx, t.QueryTimeout, run, cause)
 	})

@@ -82,7 +82,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 		case r.state.Paused, r.state.deleted, r.state.Recheck != s.Recheck, r.state.Query != s.Query:
 			return nil // the task was paused or changed meanwhile: the error is nobody's, and the loop looks again
 		case assign.IsRefusal(cause, assign.QueryRefused):
-			return r.fail(after, 0, refusal.Detail)
+			return r.fail(after, &pg.Writes{}, 0, refusal.Detail)
 		}
 		return r.retry(after, s.QueryTimeout, 0, cause)
 	})

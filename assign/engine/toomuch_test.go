@@ -111,3 +111,69 @@ func TestLongErrors(t *testing.T) {
 		}
 	}
 }
+
+// A query that returns a row larger than a node reads fails at once, although the connection is closed for it, and with it the run lock
+// if the query runs there. So does one whose error is as large. The node goes on with other tasks.
+func TestRowThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			url := schematest.URL(t)
+			db := pool(t, url)
+			execute(t, db, `create table loan as select i as id, repeat(i::text, 100000 * i) as scan from generate_series(1, 5) i`)
+			o := nodeOptions{maxRuns: 1, maxRow: 400_000}
+			if where == "elsewhere" {
+				o.queries = reader(t, url, "loan")
+			}
+			n := startNode(t, url, o)
+			for name, q := range map[string]assign.Query{
+				"row":     `select id as item, scan from loan order by id`,
+				"error":   `select id as item, scan::int from loan where id = 5`,
+				"recheck": `select id as item, id as scan from loan`,
+			} {
+				task := newTask(t, n, name, string(q), func(s *assign.Settings) {
+					if name == "recheck" {
+						s.Recheck = `select id as item from loan where id::text = any($1) and scan::int > 0`
+						s.Query = `select id as item from loan where id = 5`
+					}
+				})
+				const says = "and a node reads 0.4 MiB at once; leave out large columns"
+				failsWith(t, n, name, says)
+				if got := query[string](t, db, `select format('%s runs, %s failed, %s failures, %s retries', count(*), count(*) filter (where u.state = 'failed'), max(s.failures), max(s.retries))
+					from getwork.run u join getwork.task_state s using (task_id) where task_id = $1`, task.ID); got != "1 runs, 1 failed, 1 failures, 0 retries" {
+					t.Errorf("%s: %s", name, got)
+				}
+				if name == "recheck" {
+					continue // a preview does not execute it
+				}
+				_, err := n.Ranker.Preview(t.Context(), name, nil, 5)
+				wantKind(t, err, assign.QueryRefused)
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			newTask(t, n, "small", `select id as item, left(scan, 10) as scan from loan order by id`, nil)
+			if r := n.endedRequest(t, n.click(t, "small", "ann", 5).ID); r.Assigned != 5 {
+				t.Errorf("the next got %d, %v", r.Assigned, r.Error)
+			}
+		})
+	}
+}
+
+// The items of rows that can't be handed out are remembered if the query returns their places, and count, too.
+func TestMoreItemsThanANodeRemembers(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	for name, o := range map[string]nodeOptions{"here": {maxRuns: 1}, "elsewhere": {maxRuns: 1, queries: reader(t, url, "getwork.blocked")}} {
+		n := startNode(t, url, o)
+		n.Ranker.MaxDetails = 1 << 20
+		newTask(t, n, name, `select i as item, 0 as slots from generate_series(1, 50000) i`, nil)
+		failsWith(t, n, name, "items that can't be handed out, which take more than 1 MiB with the 0 that can; leave such rows out")
+		newTask(t, n, name+"-fewer", `select i as item, case when i < 30000 then 0 else 1 end as slots from generate_series(1, 50000) i order by i`,
+			func(s *assign.Settings) { s.MaxCandidates = 1 })
+		if r := n.endedRequest(t, n.click(t, name+"-fewer", "ann", 1).ID); fmt.Sprint(items(r)) != "[30000]" {
+			t.Errorf("%s: ann got %q, %v", name, items(r), r.Error)
+		}
+	}
+}

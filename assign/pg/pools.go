@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -29,6 +31,7 @@ type PoolsConfig struct {
 	MaxRuns     int
 	Pooled      bool   // through a transaction pooler: no session state
 	Name        string // shown as application_name
+	MaxRow      int    // the most bytes of a row that a query returns, or of an error; 0: 64 MiB
 }
 
 // These are the most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two
@@ -142,6 +145,13 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has rolled back.
 		// It loses the connection only if the server does not answer.
 		config.ConnConfig.BuildContextWatcherHandler = newCanceller
+		// pgx reads a row as a whole. Rows of hundreds of MB would use up the node's memory, and then that of the node which takes
+		// over its run.
+		config.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			f := pgproto3.NewFrontend(r, w)
+			f.SetMaxBodyLen(cmp.Or(c.MaxRow, 64<<20))
+			return f
+		}
 	}
 	config.BeforeConnect = guardCommits
 	return pgxpool.NewWithConfig(context.Background(), config)

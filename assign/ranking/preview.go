@@ -85,13 +85,17 @@ func explainPreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, statement
 	return nil
 }
 
+const previewDetails = 8 << 20 // bytes of details
+
 func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, task int64, s assign.Settings) (err error) {
 	var found Result
+	small := *q // a node makes many previews into answers at a time, after they have given their run slots back
+	small.MaxDetails = min(q.MaxDetails, previewDetails)
 	began := time.Now()
 	if q.Queries != nil {
-		found, err = q.Stream(ctx, tx, task, s)
+		found, err = small.Stream(ctx, tx, task, s)
 	} else {
-		found, err = q.read(ctx, tx, task, s)
+		found, err = small.read(ctx, tx, task, s)
 	}
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
 	p.Given, p.Blocked, p.PassedOver = found.Given, found.Blocked, found.PassedOver

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"getwork/assign"
 	"getwork/assign/pg"
@@ -69,7 +70,7 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if left := leaveTo(after, tx, "ranking", err); left != nil {
-		return Result{}, errors.Join(err, left)
+		return Result{}, errors.Join(tooLarge(err), left)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return Result{}, cause
@@ -109,13 +110,28 @@ func lateness(limited context.Context, err error) error {
 	return nil
 }
 
+// tooLarge returns an ErrQuery for a row, or an error, that was not read because it is larger than the connection allows; any other
+// err as it is. The connection was closed.
+func tooLarge(err error) error {
+	var large *pgproto3.ExceededMaxBodyLenErr
+	if !errors.As(err, &large) {
+		return err
+	}
+	return &ErrQuery{fmt.Sprintf("a row of the query, or its error, takes %.1f MiB, and a node reads %.1f MiB at once; leave out large columns, or return a part of them",
+		float64(large.ActualBodyLen)/(1<<20), float64(large.MaxExpectedBodyLen)/(1<<20))}
+}
+
 // FaultOf turns an error that is the query's own fault into an ErrQuery.
 func FaultOf(err error, took time.Duration, timeout assign.Duration) error {
+	err = tooLarge(err)
 	var pgErr *pgconn.PgError
+	var fault *ErrQuery
 	var connect *pgconn.ConnectError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &fault):
+		return err
 	case errors.Is(err, errOurs), errors.As(err, &connect), !errors.As(err, &pgErr) || !pg.QueryFault(pgErr):
 		return fmt.Errorf("run the query: %w", err)
 	case pgErr.Code == "57014" && timedOut(took, timeout):

@@ -54,7 +54,7 @@ func (q *Ranker) Elsewhere() bool { return q.Queries != nil }
 
 // Rank executes a task's query for its run, and asks the recheck about the best results. lock is the transaction that holds
 // the run lock; the caller also holds a run slot. [ErrQuery] is the query's own fault, its time-out included; lock is then still
-// open, so that the failure is recorded in it. After any other error the query is to be tried again.
+// open, so that the failure is recorded in it, unless its connection had to be closed. After any other error the query is to be tried again.
 func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
 	if q.Queries != nil {
 		return q.rankThere(ctx, lock, task, s)

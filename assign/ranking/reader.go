@@ -23,7 +23,7 @@ type reader struct {
 	more  bool        // there were more full items
 
 	// The query returns slots or exclusive, so the rows of an item may differ. The first decides, so every item is remembered until
-	// the result is cut, in some 26 bytes: otherwise a blocked item would be free by a later row with more places.
+	// the result is cut, in seenBytes: otherwise a blocked item would be free by a later row with more places.
 	differ bool
 
 	size, sized int64 // of what is kept: bytes and rows
@@ -35,6 +35,8 @@ const (
 	chunkRows  = 1000
 	chunkBytes = 4 << 20
 )
+
+const seenBytes = 26 // of an item in a KeySet, about
 
 // begin executes a task's query. end leaves the rest of its rows unread; if there are any, the transaction can then only go back
 // to a savepoint.
@@ -166,9 +168,13 @@ func UsableKeys(item string, exclusive *string) bool {
 }
 
 // keep adds items to the result, and cuts it at max_candidates. A node keeps a run's result in memory, so it refuses a query whose
-// details are too large together.
+// details are too large together. The items that are only remembered count, too.
 func (r *reader) keep(chunk []Candidate) error {
 	found := &r.found
+	if others := found.Seen.Len() - len(found.Items) - len(r.full) - len(chunk); r.size+int64(others)*seenBytes > r.q.MaxDetails {
+		return &ErrQuery{fmt.Sprintf("the query returns slots or exclusive, and %d items that can't be handed out, which take more than %d MiB with the %d that can; "+
+			"leave such rows out of the query", others, r.q.MaxDetails>>20, r.sized)}
+	}
 	if cap(found.Items)-len(found.Items) < len(chunk) {
 		found.Items = slices.Grow(found.Items, max(len(chunk), len(found.Items))) // by itself, it would be copied three times as often
 	}
@@ -193,7 +199,7 @@ func (r *reader) keep(chunk []Candidate) error {
 			found.Items = append(found.Items, c)
 		}
 		if r.size += sizeOf(c); r.size > r.q.MaxDetails {
-			return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates",
+			return &ErrQuery{fmt.Sprintf("the query's columns take more than %d MiB for the first %d items; return fewer or smaller columns, or lower max_candidates, or the limit of a preview",
 				r.q.MaxDetails>>20, r.sized)}
 		}
 		r.sized++

@@ -204,6 +204,10 @@ func lead(query assign.Query, trimmed string) int {
 // the query.
 func refusedQuery(field string, err error, lead int) error {
 	var pgErr *pgconn.PgError
+	var fault *ErrQuery
+	if errors.As(tooLarge(err), &fault) {
+		return queryRefusal(field, "%s", fault.Message)
+	}
 	if !errors.As(err, &pgErr) || !pg.QueryFault(pgErr) || pgErr.Code == "55P03" || pg.Cancelled(err) { // 55P03: the statement was only planned, and one of its tables is locked just now
 		return fmt.Errorf("try the %s: %w", field, err)
 	}
