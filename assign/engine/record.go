@@ -56,7 +56,7 @@ const recheckPatience = 2 * time.Second
 
 // recordBatch records one batch, wakes its task, and gives each click its answer or its error.
 func (c recorder) recordBatch(ctx context.Context, name string, batch []*click) {
-	t, batch, err := c.admit(ctx, name, batch)
+	t, batch, err := c.admitInstances(ctx, name, batch)
 	if len(batch) == 0 {
 		return
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -226,4 +227,58 @@ func (c recorder) findPending(ctx context.Context, tx pgx.Tx, task int64, byHold
 		return errSettle
 	}
 	return nil
+}
+
+// maxWaiting is how many requests of one user may wait before no further instance of their programs gets one. A client may name as
+// many instances as it likes, and each round reads and locks all requests that wait for its task.
+const maxWaiting = 5000
+
+// selectCrowding returns the numbers of those clicks that would add a request to maxWaiting or more of the same user. $1 is the task.
+var selectCrowding = fmt.Sprintf(`
+select c.n
+from (select distinct user_name from unnest($2::text[]) u (user_name)) u
+join lateral (
+  select count(*) as n from (select from getwork.work_requested p where p.user_name = u.user_name and p.state = 'pending' limit %[1]d) p
+) waiting on waiting.n >= %[1]d
+join unnest($2::text[], $3::text[]) with ordinality c (user_name, instance, n) on c.user_name = u.user_name
+where not exists (
+  select from getwork.work_requested p
+  where p.user_name = c.user_name and p.instance = c.instance and p.task_id + 0 = $1 and p.state = 'pending')`, maxWaiting)
+
+// admitInstances is admit, and also refuses clicks of instances whose user has maxWaiting requests. It asks the database only if a
+// click names an instance, and before the clicks are recorded: those that are recorded meanwhile come on top.
+func (c recorder) admitInstances(ctx context.Context, name string, batch []*click) (t clicksTask, admitted []*click, err error) {
+	t, batch, err = c.admit(ctx, name, batch)
+	if err != nil {
+		return t, batch, err
+	}
+	var named []*click
+	var users, instances []string
+	for _, k := range batch {
+		if k.holder.Instance != "" {
+			named, users, instances = append(named, k), append(users, k.holder.User), append(instances, k.holder.Instance)
+		} else {
+			admitted = append(admitted, k)
+		}
+	}
+	if len(named) == 0 {
+		return t, batch, nil
+	}
+	rows, err := c.api.Query(ctx, c.SQL(selectCrowding), t.id, users, instances)
+	if err != nil {
+		return t, batch, fmt.Errorf("count the waiting requests: %w", err)
+	}
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&n}, func() error {
+		named[n-1].err = assign.Refuse(assign.Busy, "you have %d requests waiting; cancel some, or wait until they are answered", maxWaiting)
+		return nil
+	}); err != nil {
+		return t, batch, fmt.Errorf("count the waiting requests: %w", err)
+	}
+	for _, k := range named {
+		if k.err == nil {
+			admitted = append(admitted, k)
+		}
+	}
+	return t, admitted, nil
 }

@@ -47,6 +47,7 @@ export default {
   'this node is counting the past for other callers; try again in a moment, or ask for a shorter span': 'Dieser Knoten wertet gerade für andere aus; versuchen Sie es gleich noch einmal, oder wählen Sie einen kürzeren Zeitraum',
   'counting this takes longer than 10 seconds; ask for a shorter span': 'Diese Auswertung dauert länger als 10 Sekunden; wählen Sie einen kürzeren Zeitraum',
   'all run slots of this node are taken; try again in a moment': 'Dieser Knoten führt schon so viele Abfragen aus, wie er darf; versuchen Sie es gleich noch einmal',
+  'you have {0} requests waiting; cancel some, or wait until they are answered': 'Von Ihnen warten schon {0} Anforderungen; ziehen Sie einige zurück, oder warten Sie, bis sie beantwortet sind',
   'you have {0} calls under way at once; wait for some of them to be answered': 'Von Ihnen sind {0} Anfragen gleichzeitig unterwegs; warten Sie, bis einige beantwortet sind',
   'clicks on this task come faster than they can be recorded; ask again in a moment': 'Für diese Aufgabe kommen mehr Klicks, als erfasst werden können; fragen Sie gleich noch einmal',
   'others search for values now; try again in a moment': 'Gerade suchen andere nach Werten; versuchen Sie es gleich noch einmal',
