@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -126,7 +125,10 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		config.MaxConns = int32(max(size, 1))
 	}
 	ConfigureConn(config.ConnConfig, c.Name, c.Pooled)
-	config.AfterConnect = readUTC
+	config.AfterConnect = ReadText
+	if use >= forRuns && !c.Pooled { // prepared statements return times in binary, and users' SQL keeps its style
+		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { readTypes(conn); return nil }
+	}
 	if use != forQueries {
 		ToPrimary(config.ConnConfig)
 	}
@@ -138,7 +140,7 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 			config.ConnConfig.RuntimeParams[plans] = "off"
 		}
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			return cmp.Or(readUTC(ctx, conn), findSettings(ctx, conn))
+			return cmp.Or(ReadText(ctx, conn), findSettings(ctx, conn))
 		}
 	}
 	if use >= forRuns {
@@ -155,13 +157,6 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 	}
 	config.BeforeConnect = guardCommits
 	return pgxpool.NewWithConfig(context.Background(), config)
-}
-
-// readUTC is a pool's AfterConnect function. It has times read as UTC, as the API shows them. Otherwise they would be in the time zone of
-// the node's machine.
-func readUTC(_ context.Context, conn *pgx.Conn) error {
-	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
-	return nil
 }
 
 // SpeakUTF8 makes the server accept and return text in UTF-8, whatever encoding the database, the login or the URL has. Bytes

@@ -162,11 +162,23 @@ func TestDirect(t *testing.T) {
 	}
 	d.Run(0, nil, "migrate", "up", "--database-url-file", file)
 	d.Run(0, e2e.Text("gw_"), append(create[:len(create)-1], "--database-url-file", file)...)
+	conn, err := pgx.Connect(t.Context(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	name := pgx.Identifier{conn.Config().Database}.Sanitize()
+	if _, err := conn.Exec(t.Context(), `alter database `+name+` set datestyle = 'SQL, DMY'; alter database `+name+` set bytea_output = escape`); err != nil {
+		t.Fatal(err)
+	}
+	d.direct("--label", "x", "--user", "ops", "--role", "observer", "--tasks", "loans,bonds", "--member-of", "desk")
+	d.Run(0, e2e.Text("as they were written"), "audit", "verify", "--database-url", d.url)
 	if pgbouncer.Program() == "" {
 		t.Skip("PgBouncer is not installed: apt-get install pgbouncer")
 	}
 	d.url = pgbouncer.Start(t, d.url, pgbouncer.Options{}).URL
 	d.direct("--label", "x", "--user", "ops", "--role", "observer", "--tasks", "loans,bonds", "--member-of", "desk")
+	d.Run(0, e2e.Text("as they were written"), "audit", "verify", "--database-url", d.url)
 }
 
 func TestTokenUsage(t *testing.T) {

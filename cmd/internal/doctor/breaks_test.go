@@ -185,6 +185,7 @@ func TestSettingsChecks(t *testing.T) {
 		{check: "time-outs", args: with("lock_timeout=100"), state: Warning, says: "lock_timeout = 100ms"},
 		{check: "session-settings", sql: `alter database "DATABASE" set enable_indexscan = off`, state: Warning, says: "enable_indexscan = off", mend: `alter database "DATABASE" reset enable_indexscan`},
 		{check: "session-settings", sql: `alter database "DATABASE" set session_replication_role = replica`, state: Error, says: "session_replication_role = replica", mend: `alter database "DATABASE" reset session_replication_role`},
+		{check: "session-settings", sql: `alter database "DATABASE" set array_nulls = off`, state: Warning, says: "array_nulls = off", mend: `alter database "DATABASE" reset array_nulls`},
 		{check: "session-settings", sql: `alter role LOGIN set role = ROLE`, state: Warning, says: "LOGIN works as the role ROLE", mend: "alter role LOGIN reset role"},
 		{check: "connections", args: []string{"--nodes", "100"}, state: Error, says: "100 nodes with up to 17 connections need 1700; the server has room for"},
 		{check: "connections", sql: `alter database "DATABASE" connection limit 16`, state: Error, says: "the login or the database may have 16", mend: `alter database "DATABASE" connection limit -1`},
@@ -202,6 +203,7 @@ func TestSettingsChecks(t *testing.T) {
 		{check: "encoding", state: OK, says: "UTF8"},
 		{check: "encoding", args: []string{"--database-url", schematest.Encoded(t, "LATIN1")}, state: Warning, says: "LATIN1"},
 		{check: "client-check", state: OK, says: "within half a second"},
+		{check: "clock", sql: `alter database "DATABASE" set datestyle = 'SQL, DMY'`, state: OK, says: "agrees", mend: `alter database "DATABASE" reset datestyle`},
 		{check: "clock", limits: func(l *limits) { l.clock = -time.Hour }, state: Error, says: "the database's clock is"},
 	} {
 		w.expect(b)

@@ -141,7 +141,7 @@ func timeoutFindings(set []timeout, longest time.Duration, flag string) (found [
 // sessions are settings that getwork relies on, with the value that they should have.
 const sessions = `
 select name, setting, should from pg_settings join (values ('enable_indexscan', 'on'), ('enable_indexonlyscan', 'on'), ('enable_nestloop', 'on'),
-  ('session_replication_role', 'origin'), ('row_security', 'on'), ('standard_conforming_strings', 'on')) as s (of, should) on of = name
+  ('session_replication_role', 'origin'), ('row_security', 'on'), ('array_nulls', 'on'), ('standard_conforming_strings', 'on')) as s (of, should) on of = name
 where setting <> should order by name`
 
 func lookAtSession(ctx context.Context, x *examination) (found []Finding, err error) {

@@ -74,8 +74,21 @@ func (t Database) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	pg.SpeakUTF8(config)
 	pg.ToPrimary(config)
+	return open(ctx, config)
+}
+
+// open opens a connection that prepares no statements, and so gets text.
+func open(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := pg.ReadText(ctx, conn); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // withSession is with for work under a lock that belongs to the session. It refuses a transaction pooler, which would
@@ -140,6 +153,7 @@ func (t Database) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns, config.MinIdleConns = 2, 0, 0
 	pg.ConfigureConn(config.ConnConfig, "getwork direct", true)
 	pg.ToPrimary(config.ConnConfig)
+	config.AfterConnect = pg.ReadText
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

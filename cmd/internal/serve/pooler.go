@@ -110,8 +110,7 @@ func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx
 	}
 	pg.ConfigureConn(config, name, pooled)
 	pg.ToPrimary(config)
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return pgx.ConnectConfig(ctx, config)
+	return open(ctx, config)
 }
 
 // connectDirectly opens a connection with a session of its own. A pooler in session mode offers one, but accepts no
