@@ -23,8 +23,10 @@ const (
 )
 
 // unhurried are a migration's settings. Time-outs that are set on the database or the login are meant for people's queries.
-// They would end a migration that builds an index, or a node that waits for another to migrate.
-const unhurried = `set lock_timeout = 0; set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set search_path = pg_catalog`
+// They would end a migration that builds an index, or a node that waits for another to migrate. A login that only reads unless it says
+// otherwise could not migrate, and at a higher isolation level a migration would not see what others did while it waited for a lock.
+const unhurried = `set lock_timeout = 0; set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set search_path = pg_catalog;
+set default_transaction_read_only = off; set default_transaction_isolation = 'read committed'`
 
 // patience are the settings of one try.
 var patience = fmt.Sprintf(unhurried+`; set lock_timeout = %d`, lockWait.Milliseconds())

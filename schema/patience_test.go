@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/schema"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -106,5 +108,26 @@ func TestMigrationHasNoTimeOuts(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Defaults for the transactions of people who only read do not keep the tables from being made and removed.
+func TestMigrationWritesWhateverTheDefault(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := schematest.Empty(t)
+	conn := connect(t, url)
+	name := pgx.Identifier{conn.Config().Database}.Sanitize()
+	exec(t, conn, `alter database `+name+` set default_transaction_read_only = on; alter database `+name+` set default_transaction_isolation = serializable`)
+	conn = connect(t, url)
+	if err := schema.Up(ctx, conn, schema.Default); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Down(ctx, conn, schema.Default, 0); err != nil {
+		t.Fatal(err)
+	}
+	var again string
+	if err := conn.QueryRow(ctx, `show default_transaction_read_only`).Scan(&again); err != nil || again != "on" {
+		t.Errorf("afterwards it is %s, %v", again, err)
 	}
 }
