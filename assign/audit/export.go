@@ -105,8 +105,9 @@ type cutDetail struct {
 }
 
 const (
-	// A trigger on the table refuses to delete rows without this setting, which ends with the transaction.
-	allowCut   = `select session_user::text, set_config('getwork_audit.cut', 'yes', true)`
+	// A trigger on the table refuses to delete rows without the first setting. Deleting them may take longer than the login's
+	// statements may. Both settings end with the transaction.
+	allowCut   = `select session_user::text, set_config('getwork_audit.cut', 'yes', true), set_config('statement_timeout', '0', true)`
 	deleteRows = `delete from getwork.audit where n between $1 and $2`
 )
 
@@ -118,7 +119,7 @@ var errMoved = errors.New("the audit has changed since it was exported, so nothi
 func (w *Writer) Cut(ctx context.Context, e Exported, before time.Time) (n int64, err error) {
 	err = pg.Transact(ctx, w.DB, func(tx pgx.Tx) error {
 		cut := cutDetail{From: e.From, To: e.To, Rows: e.Rows, Before: before.UTC(), Hash: e.Hash}
-		if err := tx.QueryRow(ctx, allowCut).Scan(&cut.Login, nil); err != nil {
+		if err := tx.QueryRow(ctx, allowCut).Scan(&cut.Login, nil, nil); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, w.sql(deleteRows), e.From, e.To)

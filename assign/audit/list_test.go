@@ -56,6 +56,7 @@ func TestPooled(t *testing.T) {
 	config := d.db.Config().Copy()
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnConfig.StatementCacheCapacity, config.ConnConfig.DescriptionCacheCapacity = 0, 0
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "1h" // the login's, which a pooler can't replace
 	pooled, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +78,9 @@ func TestPooled(t *testing.T) {
 	if err != nil || exported.Rows != 3 {
 		t.Fatalf("%+v, %v", exported, err)
 	}
+	d.exec(t, `create function timed() returns trigger language plpgsql as $$ begin
+  if current_setting('statement_timeout') <> '0' then raise 'may be interrupted after %', current_setting('statement_timeout'); end if;
+  return null; end $$; create trigger timed before delete on getwork.audit execute function timed()`)
 	if _, err := d.Cut(t.Context(), exported, now); err != nil {
 		t.Fatal(err)
 	}
