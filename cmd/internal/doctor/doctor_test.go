@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/cmd/internal/e2e"
 	"getwork/schema"
@@ -210,6 +211,25 @@ func (w *ward) expect(b broken) {
 	}
 	if found := w.see(b.check); len(found) != 1 || found[0].State != OK {
 		w.t.Errorf("%s, mended by %q: %+v", name, b.mend, found)
+	}
+}
+
+// A role that the login may not take is told from one that may not read, in whatever language the server answers.
+func TestQueryRoleInAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	denied := &pgconn.PgError{Severity: "FEHLER", Code: "42501", Message: "keine Berechtigung, um Rolle »reads« zu setzen"}
+	for _, tt := range []struct {
+		unset, unread error
+		state         State
+		says          string
+	}{
+		{denied, nil, Error, "can't become the role reads"},
+		{nil, denied, Warning, "may not read getwork.blocked"},
+	} {
+		found, err := queryRoleFinding("reads", "getwork", schema.Default, tt.unset, tt.unread)
+		if err != nil || len(found) != 1 || found[0].State != tt.state || !strings.Contains(found[0].Found, tt.says) {
+			t.Errorf("%+v, %v, want %s: %s", found, err, tt.state, tt.says)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/cmd/internal/serve"
+	"getwork/schema"
 )
 
 // dangerous turns rights that a login must not have into findings. Under --auth dev nodes start all the same.
@@ -137,26 +139,36 @@ func lookAtQueryRole(ctx context.Context, x *examination) (found []Finding, err 
 	if _, err = x.db.Exec(ctx, `begin read only`); err != nil {
 		return nil, err
 	}
-	_, err = x.db.Exec(ctx, `set local role `+quoted)
-	if err == nil {
-		_, err = x.db.Exec(ctx, x.name.SQL(`select from getwork.blocked limit 0`))
+	var unread error
+	_, unset := x.db.Exec(ctx, `set local role `+quoted)
+	if unset == nil {
+		_, unread = x.db.Exec(ctx, x.name.SQL(`select from getwork.blocked limit 0`))
 	}
 	if _, failed := x.db.Exec(ctx, `rollback`); failed != nil {
 		return nil, failed
 	}
-	var refused *pgconn.PgError
-	switch {
-	case errors.As(err, &refused) && refused.Code == "22023":
-		return one(failed(fmt.Sprintf("execute create role %s; grant %[1]s to %s", quoted, x.db.Config().User), "the role %s does not exist", role))
-	case errors.As(err, &refused) && refused.Code == "42501" && strings.Contains(refused.Message, "set role"):
-		return one(failed(fmt.Sprintf("as a superuser, execute grant %s to %s", quoted, x.db.Config().User), "the login %s can't become the role %s", x.db.Config().User, role))
-	case errors.As(err, &refused) && refused.Code == "42501":
-		return one(warned(fmt.Sprintf("execute grant usage on schema %s to %s; grant select on %[1]s.blocked to %[2]s; a node that migrates does so when it starts", x.name.Quoted(), quoted),
-			"the role %s may not read %s.blocked (%s)", role, x.name, refused.Message))
-	case err != nil:
-		return nil, err
+	if unset != nil || unread != nil {
+		return queryRoleFinding(role, x.db.Config().User, x.name, unset, unread)
 	}
 	return x.reachFindings(ctx, x.db, role, true)
+}
+
+// queryRoleFinding says why the login could not become the query role, or, as that, read the view blocked. Both may be refused
+// with the same code, and the text is in the server's language.
+func queryRoleFinding(role, login string, name schema.Name, unset, unread error) ([]Finding, error) {
+	quoted := pgx.Identifier{role}.Sanitize()
+	refused := &pgconn.PgError{}
+	_ = errors.As(cmp.Or(unset, unread), &refused)
+	switch {
+	case unset != nil && refused.Code == "22023":
+		return one(failed(fmt.Sprintf("execute create role %s; grant %[1]s to %s", quoted, login), "the role %s does not exist", role))
+	case unset != nil && refused.Code == "42501":
+		return one(failed(fmt.Sprintf("as a superuser, execute grant %s to %s", quoted, login), "the login %s can't become the role %s", login, role))
+	case refused.Code == "42501":
+		return one(warned(fmt.Sprintf("execute grant usage on schema %s to %s; grant select on %[1]s.blocked to %[2]s; a node that migrates does so when it starts", name.Quoted(), quoted),
+			"the role %s may not read %s.blocked (%s)", role, name, refused.Message))
+	}
+	return nil, cmp.Or(unset, unread)
 }
 
 func lookAtQueryLogin(ctx context.Context, x *examination) (found []Finding, err error) {
