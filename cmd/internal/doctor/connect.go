@@ -112,6 +112,11 @@ func lookAtQueryDatabase(ctx context.Context, x *examination) (found []Finding, 
 	if x.queries, err = pgx.ConnectConfig(ctx, config); err != nil {
 		return one(unreachable("--query-database-url", err))
 	}
+	if !x.config.Pooled && !x.shared { // a standby refuses every statement while this is serializable
+		if _, err := x.queries.Exec(ctx, `set default_transaction_isolation = 'read committed'`); err != nil {
+			return nil, err
+		}
+	}
 	return one(fine("%s as %s on %s: connected in %s", config.Database, config.User, where(config), round(time.Since(began))))
 }
 

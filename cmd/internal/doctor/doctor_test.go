@@ -214,6 +214,24 @@ func (w *ward) expect(b broken) {
 	}
 }
 
+// What the doctor asks the query database, a standby answers whatever transactions default to.
+func TestQueryDatabaseIsNotSerializable(t *testing.T) {
+	t.Parallel()
+	url := schematest.Empty(t)
+	x, err := parse(t, "--database-url", url, "--query-database-url", url+"&default_transaction_isolation=serializable").prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	if found, err := lookAtQueryDatabase(t.Context(), x); err != nil || found[0].State != OK {
+		t.Fatal(found, err)
+	}
+	var level string
+	if err := x.queries.QueryRow(t.Context(), `show default_transaction_isolation`).Scan(&level); err != nil || level != "read committed" {
+		t.Errorf("it is %s, %v", level, err)
+	}
+}
+
 // A role that the login may not take is told from one that may not read, in whatever language the server answers.
 func TestQueryRoleInAnotherLanguage(t *testing.T) {
 	t.Parallel()

@@ -143,12 +143,18 @@ func (n *node) dangers(ctx context.Context, url, question string, args ...any) (
 		return nil, err
 	}
 	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, question, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Danger, err error) {
-		err = row.Scan(&d.Login, &d.What, &d.Mend)
-		return d, err
+	var found []Danger
+	// A standby refuses every statement outside of such a transaction if the database's default_transaction_isolation is serializable.
+	err = pgx.BeginTxFunc(ctx, conn, pg.ReadOnly, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, question, args...)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Danger, err error) {
+			err = row.Scan(&d.Login, &d.What, &d.Mend)
+			return d, err
+		})
+		return err
 	})
+	return found, err
 }

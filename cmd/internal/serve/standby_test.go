@@ -65,4 +65,9 @@ func TestCommandsPassOverAStandby(t *testing.T) {
 	if is, err := recovers(address(standby.Host, one, "&target_session_attrs=standby")); err != nil || !is {
 		t.Errorf("a standby that is meant: a standby %v, %v", is, err)
 	}
+	// Ranking queries may run there, also if transactions are serializable by default, which no standby can do.
+	dangers, err := new(node).dangers(t.Context(), alone.DatabaseURL+"&default_transaction_isolation=serializable", selectDangers)
+	if err != nil || len(dangers) != 0 {
+		t.Errorf("the login of the standby: %v, %v", dangers, err)
+	}
 }
