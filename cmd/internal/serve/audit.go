@@ -129,7 +129,7 @@ func (m *moment) UnmarshalText(text []byte) (err error) {
 
 type auditExportCmd struct {
 	Database `embed:""`
-	Cut      moment `help:"Export the rows before this time, such as 2026-01-31 or 2026-01-31T18:00:00Z, and remove them. A row says so, and getwork audit verify accepts it. The login must own the tables." placeholder:"TIME"`
+	Cut      moment `help:"Export the rows before this time, such as 2026-01-31T18:00:00Z or 2026-01-31, which is midnight UTC, and remove them. A row says so, and getwork audit verify accepts it. The login must own the tables." placeholder:"TIME"`
 }
 
 func (c auditExportCmd) Run(ctx context.Context, s *command.Streams) error {
