@@ -241,6 +241,8 @@ func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 // again, and the waiting request is served. The same holds for a run's recheck, and for a query database's clock.
 func TestClockLeapsOverATimeOut(t *testing.T) {
 	t.Parallel()
+	// Whoever sleeps looks at the clock now and then, so a leap beyond the sleep's end might end it before the time-out does.
+	const nap = 24 * 60 * 60
 	const slow, quick = `select i::text as item from nap, generate_series(1, 9) i, pg_sleep(seconds)`, `select i::text as item from generate_series(1, 9) i`
 	for name, c := range map[string]struct {
 		query, recheck string
@@ -258,10 +260,12 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 			server, clock := schematest.ClockServer(t)
 			url := server.URL("getwork")
 			db := pool(t, url) // where the query runs
-			execute(t, db, `create table nap as select 60 as seconds`)
+			execute(t, db, `create table nap as select $1::integer as seconds`, nap)
 			o := nodeOptions{look: 200 * time.Millisecond}
 			if c.elsewhere {
+				// A node does not ask another database to look for its client, and without any timer the query would sleep on.
 				o.queries = reader(t, url, "nap")
+				o.queries += separator(o.queries) + "client_connection_check_interval=500ms"
 				url = schematest.URL(t)
 			}
 			n := startNode(t, url, o)
@@ -284,7 +288,7 @@ func TestClockLeapsOverATimeOut(t *testing.T) {
 			if name != "query" {
 				return // a claim asks the query alone, and elsewhere in the same way
 			}
-			execute(t, db, `update nap set seconds = 60`)
+			execute(t, db, `update nap set seconds = $1`, nap)
 			claimed := make(chan error, 1)
 			go func() {
 				_, _, err := n.Claim(context.Background(), "task", "2", who("bob"))

@@ -214,9 +214,10 @@ type latch struct {
 	conn *pgxpool.Conn
 }
 
-// Triggers for each row, unlike those for each statement, do not stop a statement that finds no row to change.
+// Triggers for each row, unlike those for each statement, do not stop a statement that finds no row to change. At the latch a
+// transaction waits for as long as it takes, though it gives up other locks after a while.
 const latchWork = `
-create function hold() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(1); return null; end $$;
+create function hold() returns trigger language plpgsql set lock_timeout = 0 as $$ begin perform pg_advisory_xact_lock_shared(1); return null; end $$;
 create trigger hold after insert or update on getwork.work for each row execute function hold()`
 
 // selectHeldByLatch counts the sessions at the latch, and none that waits for another lock for a moment.
