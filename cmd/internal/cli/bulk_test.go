@@ -21,6 +21,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest/timeout"
 )
 
 // A file with bad rows, some of which only the server can tell, loses none of its good ones; pushed again it changes nothing. What
@@ -105,7 +106,7 @@ func TestPushInterrupted(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(e2e.Soon, func() { _ = command.Process.Kill() }).Stop()
+	defer time.AfterFunc(2*timeout.Scale(e2e.Soon), func() { _ = command.Process.Kill() }).Stop()
 	for n := range 1001 {
 		if _, err := fmt.Fprintf(in, "\"loan-%d\"\n", n); err != nil {
 			t.Fatal(err)

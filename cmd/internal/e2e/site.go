@@ -180,11 +180,12 @@ func Await(t *testing.T, what string, within time.Duration, so func() bool) {
 	}
 }
 
-// Executions returns when each heavy query began that the server is executing in this database now.
+// Executions returns when each heavy query began that the server is executing in this database now. A session whose
+// client is gone counts as active until its process ends. Its transaction is over before, and others may have its locks.
 const Executions = `
 select pid::text || ' ' || query_start::text
 from pg_stat_activity
-where datname = current_database() and state = 'active' and position($1 in query) > 0`
+where datname = current_database() and state = 'active' and xact_start is not null and position($1 in query) > 0`
 
 // QueryRuns waits until a heavy query is executing and sleeps.
 func (s *Site) QueryRuns() {
