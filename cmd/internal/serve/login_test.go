@@ -113,6 +113,12 @@ func (b *browser) call(method, address string, header ...string) (*http.Response
 // logIn logs somebody in, as far as the session's cookie, and returns where the browser goes then.
 func (b *browser) logIn(at *bank, sub, path string) string {
 	b.t.Helper()
+	return b.comeBack(b.goToProvider(at, sub, path))
+}
+
+// goToProvider begins a log-in, and returns where the provider sends the browser.
+func (b *browser) goToProvider(at *bank, sub, path string) (back string) {
+	b.t.Helper()
 	var begun *http.Response
 	timeout.Await(b.t, "the provider is known", func() bool {
 		begun, _ = b.call("GET", at.url+"/auth/login?return_to="+url.QueryEscape(path))
@@ -122,6 +128,11 @@ func (b *browser) logIn(at *bank, sub, path string) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return back
+}
+
+func (b *browser) comeBack(back string) string {
+	b.t.Helper()
 	done, body := b.call("GET", back)
 	if done.StatusCode != 303 {
 		b.t.Fatalf("call-back: %d %s", done.StatusCode, body)
@@ -229,12 +240,23 @@ func TestRefreshFollowsTheProvider(t *testing.T) {
 	if err := at.idp.Close(); err != nil {
 		t.Fatal(err)
 	}
+	// What is left is noted as it is written: less and less is left of a claim, too.
+	if _, err := db.Exec(t.Context(), `
+create table public.refreshing (remains interval);
+create function public.note() returns trigger language plpgsql as $$
+begin
+  insert into public.refreshing values (new.refreshing_until - clock_timestamp());
+  return null;
+end $$;
+create trigger note after update of refreshing_until on getwork.session for each row execute function public.note()`); err != nil {
+		t.Fatal(err)
+	}
 	age()
 	timeout.Await(t, "the provider is asked in vain", func() bool {
 		b.me(at) // it is in use
 		var asked bool
-		_ = db.QueryRow(t.Context(), "select refreshing_until - clock_timestamp() between interval '30 seconds' and interval '1 minute' from getwork.session").Scan(&asked)
-		return asked
+		err := db.QueryRow(t.Context(), "select exists (select from public.refreshing where remains between interval '30 seconds' and interval '1 minute')").Scan(&asked)
+		return err == nil && asked
 	})
 	if user, _, _, _ := b.me(at); user != "Oliver" {
 		t.Errorf("while the provider is away: %q", user)
