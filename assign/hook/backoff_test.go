@@ -21,7 +21,6 @@ func TestAcceptedTestEndsBackOff(t *testing.T) {
 insert into getwork.hook_event (hook_id, task_id, item, type, body, attempts, next_at)
 values ($1, 1, $2, 'work.assigned', json_build_object('type', 'work.assigned', 'data', json_build_object('item', $2::text)), 9, clock_timestamp() + interval '8 hours')`, w.ID, item)
 	}
-	d.exec(`update getwork.hook_event set next_at = clock_timestamp() + interval '29 seconds' where item = 'under way'`)
 	d.exec(`update getwork.hook_event set hook_id = $1 where item = 'of another'`, other.ID)
 	test := func() {
 		t.Helper()
@@ -51,6 +50,7 @@ values ($1, 1, $2, 'work.assigned', json_build_object('type', 'work.assigned', '
 	if got := sent(); !slices.Equal(got, []string{"work.assigned new"}) {
 		t.Errorf("sent before a test was accepted: %v", got)
 	}
+	d.exec(`update getwork.hook_event set next_at = clock_timestamp() + interval '29 seconds' where item = 'under way'`)
 	test()
 	d.once()
 	if got, want := sent(), []string{"work.assigned failed", "work.assigned later", "work.assigned new"}; !slices.Equal(got, want) {

@@ -18,6 +18,13 @@ insert into getwork.hook_event (hook_id, task_id, item, type, body, state, attem
 select $1, 1, i::text, 'work.closed', '{}', 'dead', 16, clock_timestamp() - interval '80 hours', clock_timestamp() from generate_series(1, $2::integer) i`, hook, n)
 }
 
+// shortly always has too little time for another batch, and yet does not end, however slow the machine is.
+type shortly struct{ context.Context }
+
+func (shortly) Deadline() (time.Time, bool) {
+	return time.Now().Add(redriveReserve - time.Millisecond), true
+}
+
 // A call that has no more time leaves what it has done, and the next one does the rest. The audit has all of it.
 func TestRedriveInParts(t *testing.T) {
 	t.Parallel()
@@ -27,9 +34,7 @@ func TestRedriveInParts(t *testing.T) {
 	const rest = 10
 	d.dead(w.ID, 2*assign.RedriveBatch+rest)
 	d.dead(other.ID, 1)
-	short, cancel := context.WithTimeout(t.Context(), redriveReserve-time.Millisecond)
-	defer cancel()
-	if n, err := d.Redrive(short, w.ID, nil, anybody); n != assign.RedriveBatch || err != nil {
+	if n, err := d.Redrive(shortly{t.Context()}, w.ID, nil, anybody); n != assign.RedriveBatch || err != nil {
 		t.Fatalf("with little time: %d, %v; want a batch", n, err)
 	}
 	count := func(state string, hook int64) string {

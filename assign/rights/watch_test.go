@@ -450,9 +450,7 @@ func TestActsBesideARebind(t *testing.T) {
 				_, err := d.Block(acting(t, r), "bob", true)
 				acted <- err
 			}()
-			for schematest.LockWaits(t, d.DB.Calls) == 0 {
-				<-time.After(time.Millisecond)
-			}
+			timeout.Await(t, "the act waits", func() bool { return schematest.LockWaits(t, d.DB.Calls) > 0 })
 			if err := rebind.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"getwork/assign"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 	"getwork/ws"
 )
 
@@ -61,15 +63,16 @@ func (l *line) accept() {
 		l.conns = append(l.conns, in, out)
 		silent := l.silent
 		l.mu.Unlock()
-		l.copied.Go(func() { pass(in, out, silent) })
-		l.copied.Go(func() { pass(out, in, silent) })
+		l.copied.Go(func() { pass(in, out, answers(), silent) })
+		l.copied.Go(func() { pass(out, in, piece, silent) })
 	}
 }
 
-func pass(to, from net.Conn, silent chan struct{}) {
-	b := make([]byte, 4096)
+// pass copies one piece after another, each in one write.
+func pass(to, from net.Conn, next func(*bufio.Reader) ([]byte, error), silent chan struct{}) {
+	r := bufio.NewReader(from)
 	for {
-		n, err := from.Read(b)
+		b, err := next(r)
 		if err != nil {
 			_ = to.Close()
 			return
@@ -80,10 +83,57 @@ func pass(to, from net.Conn, silent chan struct{}) {
 			return
 		default:
 		}
-		if _, err := to.Write(b[:n]); err != nil {
+		if _, err := to.Write(b); err != nil {
 			return
 		}
 	}
+}
+
+// piece reads whatever comes.
+func piece(r *bufio.Reader) ([]byte, error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	b := make([]byte, r.Buffered())
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+// answers reads what a node sends: the head that begins a WebSocket, and then frames. One write for each keeps what say sends from
+// getting into the middle of one.
+func answers() func(*bufio.Reader) ([]byte, error) {
+	begun := false
+	return func(r *bufio.Reader) (b []byte, err error) {
+		for !begun {
+			line, err := r.ReadBytes('\n')
+			if b = append(b, line...); err != nil || len(line) == len("\r\n") {
+				begun = true
+				return b, err
+			}
+		}
+		return frame(r)
+	}
+}
+
+func frame(r *bufio.Reader) ([]byte, error) {
+	head, err := r.Peek(2)
+	if err != nil {
+		return nil, err
+	}
+	more := map[byte]int{126: 2, 127: 8}[head[1]] // bytes of a length that doesn't fit in seven bits
+	if head, err = r.Peek(2 + more); err != nil {
+		return nil, err
+	}
+	size := uint64(head[1])
+	if more > 0 {
+		size = 0
+		for _, b := range head[2:] {
+			size = size<<8 | uint64(b)
+		}
+	}
+	b := make([]byte, uint64(len(head))+size)
+	_, err = io.ReadFull(r, b)
+	return b, err
 }
 
 func (l *line) cut() {
@@ -136,7 +186,7 @@ func follow(t *testing.T, c *Client, set func(*Live)) *follower {
 // until waits for an event.
 func (f *follower) until(what string, wanted func(Event) bool) Event {
 	f.t.Helper()
-	late := time.NewTimer(time.Minute)
+	late := time.NewTimer(timeout.Scale(time.Minute))
 	defer late.Stop()
 	for {
 		select {
