@@ -29,12 +29,20 @@ func TestInventedInstances(t *testing.T) {
 	}
 	const fill = `insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state)
 		select $1, 'ann', 'i' || i, 1, 1, 'pending' from generate_series($2::integer, $3::integer) i`
+	keyed := func(instance string) (assign.Request, error) {
+		return n.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ann", Instance: instance}, Count: 1, Key: "repeated"})
+	}
+	first, err := keyed("repeats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, `update getwork.work_requested set state = 'none', completed_at = clock_timestamp() where id = $1`, first.ID)
 	execute(t, db, fill, other.ID, 2, maxWaiting)
 	for name, task := range tasks {
 		if _, err := asks(name, "ann", "under-the-limit"); err != nil {
 			t.Errorf("%s: below the limit: %v", name, err)
 		}
-		execute(t, db, `delete from getwork.work_requested where task_id = $1`, task.ID)
+		execute(t, db, `delete from getwork.work_requested where task_id = $1 and state = 'pending'`, task.ID)
 	}
 	execute(t, db, fill, other.ID, 1, 1)
 	for name := range tasks {
@@ -49,6 +57,9 @@ func TestInventedInstances(t *testing.T) {
 		if _, err := asks(name, "bob", "one"); err != nil {
 			t.Errorf("%s: bob: %v", name, err)
 		}
+	}
+	if again, err := keyed("repeats"); err != nil || again.ID != first.ID {
+		t.Errorf("a call that is repeated finds %d, %v, want %d", again.ID, err, first.ID)
 	}
 	if r, err := asks("other", "ann", "i7"); err != nil || r.ID == 0 {
 		t.Errorf("a request that waits is not found: %v", err)

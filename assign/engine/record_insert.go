@@ -233,17 +233,22 @@ func (c recorder) findPending(ctx context.Context, tx pgx.Tx, task int64, byHold
 // many instances as it likes, and each round reads and locks all requests that wait for its task.
 const maxWaiting = 5000
 
-// selectCrowding returns the numbers of those clicks that would add a request to maxWaiting or more of the same user. $1 is the task.
+// selectCrowding returns the numbers of those clicks that would add a request to maxWaiting or more of the same user: their instance
+// has no request that waits for the task, whose name is $1, and they repeat no call.
 var selectCrowding = fmt.Sprintf(`
 select c.n
 from (select distinct user_name from unnest($2::text[]) u (user_name)) u
 join lateral (
   select count(*) as n from (select from getwork.work_requested p where p.user_name = u.user_name and p.state = 'pending' limit %[1]d) p
 ) waiting on waiting.n >= %[1]d
-join unnest($2::text[], $3::text[]) with ordinality c (user_name, instance, n) on c.user_name = u.user_name
+join unnest($2::text[], $3::text[], $4::text[]) with ordinality c (user_name, instance, key, n) on c.user_name = u.user_name
+left join getwork.task_state s on s.name = $1 and s.deleted_at is null
 where not exists (
   select from getwork.work_requested p
-  where p.user_name = c.user_name and p.instance = c.instance and p.task_id + 0 = $1 and p.state = 'pending')`, maxWaiting)
+  where p.user_name = c.user_name and p.instance = c.instance and p.task_id + 0 = s.task_id and p.state = 'pending')
+and not exists (
+  select from getwork.idempotency_key k
+  where k.task_id = s.task_id and k.user_name = c.user_name and k.key = c.key and k.created_at > clock_timestamp() - interval '24 hours')`, maxWaiting)
 
 // admitInstances is admit, and also refuses clicks of instances whose user has maxWaiting requests. It asks the database only if a
 // click names an instance, and before the clicks are recorded: those that are recorded meanwhile come on top.
@@ -253,10 +258,10 @@ func (c recorder) admitInstances(ctx context.Context, name string, batch []*clic
 		return t, batch, err
 	}
 	var named []*click
-	var users, instances []string
+	var users, instances, keys []string
 	for _, k := range batch {
 		if k.holder.Instance != "" {
-			named, users, instances = append(named, k), append(users, k.holder.User), append(instances, k.holder.Instance)
+			named, users, instances, keys = append(named, k), append(users, k.holder.User), append(instances, k.holder.Instance), append(keys, k.Key)
 		} else {
 			admitted = append(admitted, k)
 		}
@@ -264,7 +269,7 @@ func (c recorder) admitInstances(ctx context.Context, name string, batch []*clic
 	if len(named) == 0 {
 		return t, batch, nil
 	}
-	rows, err := c.api.Query(ctx, c.SQL(selectCrowding), t.id, users, instances)
+	rows, err := c.api.Query(ctx, c.SQL(selectCrowding), name, users, instances, keys)
 	if err != nil {
 		return t, batch, fmt.Errorf("count the waiting requests: %w", err)
 	}
