@@ -90,6 +90,7 @@ func TestLongErrors(t *testing.T) {
 			execute(t, db, `update getwork.task_state set retries = 1, retry_since = clock_timestamp() - interval '1 hour', retry_at = clock_timestamp() where task_id = $1`, task.ID)
 		}
 		failsWith(t, n, name, "…")
+		execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour' where task_id = $1`, task.ID) // longer than a click takes on any machine
 		if r := n.click(t, name, "bob", 1); r.State != assign.Failed {
 			t.Errorf("%s: a click during the back-off is %s", name, r.State)
 		}
@@ -152,6 +153,11 @@ func TestRowThatIsTooLarge(t *testing.T) {
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%s: %v", name, err)
 				}
+			}
+			_, err := n.Ranker.Preview(t.Context(), "row", asked(`select repeat('x', 1000000)::int as item`), 5) // executed to make the plan
+			wantKind(t, err, assign.QueryRefused)
+			if !strings.Contains(err.Error(), "MiB at once") {
+				t.Error(err)
 			}
 			newTask(t, n, "small", `select id as item, left(scan, 10) as scan from loan order by id`, nil)
 			if r := n.endedRequest(t, n.click(t, "small", "ann", 5).ID); r.Assigned != 5 {

@@ -147,13 +147,17 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 		// A run that is given up cancels its query and keeps the connection, and with it the lock, until it has rolled back.
 		// It loses the connection only if the server does not answer.
 		config.ConnConfig.BuildContextWatcherHandler = newCanceller
-		// pgx reads a row as a whole. Rows of hundreds of MB would use up the node's memory, and then that of the node which takes
-		// over its run.
-		config.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-			f := pgproto3.NewFrontend(r, w)
-			f.SetMaxBodyLen(cmp.Or(c.MaxRow, 64<<20))
-			return f
-		}
+	}
+	// pgx reads a row, or an error, as a whole. Those of hundreds of MB would use up the node's memory, and then that of the node which
+	// takes over its run.
+	maxRow := cmp.Or(c.MaxRow, 64<<20)
+	if use < forRuns {
+		maxRow += maxRow / 4 // what a query returned is read again with other columns beside it
+	}
+	config.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		f := pgproto3.NewFrontend(r, w)
+		f.SetMaxBodyLen(maxRow)
+		return f
 	}
 	config.BeforeConnect = guardCommits
 	return pgxpool.NewWithConfig(context.Background(), config)

@@ -175,7 +175,7 @@ func (q *Ranker) trying(ctx context.Context, field string, text assign.Query, f 
 		enter += "; set local role " + pgx.Identifier{role}.Sanitize()
 	}
 	if _, err := tx.Exec(ctx, enter); err != nil {
-		return fmt.Errorf("enter the %s with the query role %q: %w", field, role, err)
+		return fmt.Errorf("prepare to try the %s (query role %q): %w", field, role, err)
 	}
 	err = f(tx)
 	if pg.Cancelled(err) && ctx.Err() == nil {
