@@ -15,7 +15,7 @@ import (
 
 // ReadText is a pool's AfterConnect function, for connections whose results may come as text, because their statements are not prepared.
 // The login or the database may have set the form of that text for others. It is for getwork's own statements: what users' SQL
-// makes of a date may depend on the style.
+// makes of a date may depend on the style. Through a pooler their SQL shares these connections, and writes dates in this style.
 func ReadText(ctx context.Context, conn *pgx.Conn) error {
 	readTypes(conn)
 	// Pgx reads times in this style alone. The order of day and month stays. Not a setting at the start of the connection: it would
