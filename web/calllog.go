@@ -87,5 +87,18 @@ func (c *call) record(log *slog.Logger, r *http.Request, method string, status i
 	log.Info("call", facts...)
 }
 
+// routeOf returns what the log says of where a failed call went: its route and its task, as in record. Its path may have an item. The
+// route is empty if the call failed before the router.
+func routeOf(r *http.Request) []any {
+	c, ok := r.Context().Value(callKey{}).(*call)
+	switch {
+	case !ok:
+		return nil
+	case c.task == "":
+		return []any{"route", c.route}
+	}
+	return []any{"route", c.route, "task", c.task}
+}
+
 // clickRoute is where a request is recorded.
 const clickRoute = "/api/v1/tasks/{task}/requests"

@@ -44,6 +44,30 @@ func TestCallLog(t *testing.T) {
 	}
 }
 
+// The line of a call that failed names its route, if the router had found it, and nothing of the item either.
+func TestFailedCallLog(t *testing.T) {
+	t.Parallel()
+	var log logs.Buffer
+	n := start(t, stationOptions{log: &log})
+	n.newTask(t, "verify", five, "")
+	const item = "/api/v1/tasks/verify/items/SECRETKEY%2F3"
+	n.call(t, "GET", item, as("tracy", panics, "yes"), "").want(500)
+	n.exec(t, `alter table getwork.work rename to away`)
+	n.call(t, "POST", item+"/claim", as("tracy"), "{}").want(500)
+	text := log.String()
+	for _, want := range []string{
+		`msg="request failed" error="panic: .* method=GET route=""\n`,
+		`msg="request failed" error=".*getwork.work.*" method=POST route=/api/v1/tasks/{task}/items/{item}/claim task=verify\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("there is no line %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "SECRETKEY") {
+		t.Errorf("an item is named in\n%s", text)
+	}
+}
+
 // With tracing on each call of the API is a span, also one that is refused; probes and the page are none. The line of a call has the
 // trace of its span, whether or not its client names one, and a click records its span.
 func TestCallsAreSpans(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"getwork/assign"
@@ -28,7 +29,7 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	p, logged := pg.ProblemOf(err)
 	if logged {
 		if facts := s.complaints.About(err); facts != nil {
-			s.Log.Error("request failed", append(facts, "method", r.Method, "path", r.URL.Path)...)
+			s.Log.Error("request failed", slices.Concat(facts, []any{"method", r.Method}, routeOf(r))...)
 		}
 	}
 	if c := CallerOf(r); assign.IsRefusal(err, assign.QueryRefused) && (c == nil || !c.Who().MayReadQueries()) {
