@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"getwork/assign"
 )
 
@@ -56,6 +58,9 @@ func (s *server) reassign(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := assign.CheckUser(body.User); err != nil {
 		return err
+	}
+	if !norm.NFC.IsNormalString(body.User) { // rights.CheckName refuses it at log-in: nobody could get at the work
+		return assign.RefuseField("user", "a user name is in Unicode's normal form C; this one has marks apart from their letters: type it anew instead of pasting it")
 	}
 	work, err := s.Engine.Reassign(r.Context(), id, body.User, CallerOf(r).Holder.User)
 	if err != nil {

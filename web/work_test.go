@@ -159,7 +159,7 @@ func TestReassign(t *testing.T) {
 		return n.call(t, "POST", workPath(works[i], "reassign"), manager(), body)
 	}
 	for body, field := range map[string]string{`{}`: "user", `{"user":""}`: "user", `{"user":"a\tb"}`: "user", `{"user":"` + strings.Repeat("u", 129) + `"}`: "user",
-		`{"user":7}`: "user", `{"to":"tracy"}`: "to"} {
+		`{"user":7}`: "user", `{"to":"tracy"}`: "to", `{"user":"Zoe\u0308"}`: "user"} {
 		reassign(0, body).refused(400, "invalid", field)
 	}
 	reassign(0, "").refused(400, "invalid")

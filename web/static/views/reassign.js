@@ -16,7 +16,7 @@ export async function reassignDialog(app, work, signal) {
     .map(([user, held]) => html`<option value=${user} label=${held}></option>`), suggestions));
   let doubted = '';
   const act = async (form) => {
-    const user = form.get('user').trim();
+    const user = form.get('user').trim().normalize();
     if (user !== doubted && !(await reading).has(user) && !await worked(app, user)) {
       doubted = user;
       throw new Error(t`Nobody has worked here as “${user}” so far. If the name is right, press “Give it” once more.`);

@@ -46,12 +46,12 @@ func TestPageSearchesWork(t *testing.T) {
 	b.Press(`.reassign`)
 	b.Await(`document.querySelector('#reassign-to')`, e2e.Soon)
 	b.Await(`[...document.querySelectorAll('#reassign-people option')].map((o) => o.value + ' ' + o.label).join() === 'Uma holds 1 of verify'`, e2e.Soon) // not Oliver, who has it
-	b.Eval(`(document.querySelector('#reassign-to').value = 'Tarcy', '')`)
+	b.Eval(`(document.querySelector('#reassign-to').value = 'Tarcy\u0308', '')`)
 	b.Press("dialog[open] button[type=submit]")
-	b.Shows("dialog .error", "Nobody has worked here as “Tarcy” so far.")
+	b.Shows("dialog .error", "Nobody has worked here as “Tarcÿ” so far.")
 	b.Press("dialog[open] button[type=submit]")
 	b.Await(`!document.querySelector('dialog[open]')`, e2e.Soon)
-	s.Await("it is Tarcy's", e2e.Soon, `select exists (select from getwork.work where user_name = 'Tarcy' and item = 'loan-2' and state = 'held')`)
+	s.Await("it is Tarcÿ's", e2e.Soon, `select exists (select from getwork.work where user_name = 'Tarcÿ' and item = 'loan-2' and state = 'held')`)
 }
 
 // A new task's name comes from its title, its query from an example, and the tables beside it are those that it may read.
