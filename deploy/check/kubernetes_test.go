@@ -2,6 +2,7 @@ package check
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,26 @@ func TestKubernetesDrains(t *testing.T) {
 		knows(t, name)
 	}
 	for _, v := range c.deployment.Spec.Template.Spec.Containers[0].Env {
-		knows(t, v.Name)
+		if v.Name != "GOMEMLIMIT" { // Go's own
+			knows(t, v.Name)
+		}
+	}
+}
+
+// Go collects before the pod has all of the memory that it may have, or large results get the node killed. The limit has room for what is
+// not on Go's heap.
+func TestKubernetesCollectsInTime(t *testing.T) {
+	t.Parallel()
+	node := built(t).deployment.Spec.Template.Spec.Containers[0]
+	set := ""
+	for _, v := range node.Env {
+		if v.Name == "GOMEMLIMIT" {
+			set = v.Value
+		}
+	}
+	mib, err := strconv.ParseInt(strings.TrimSuffix(set, "MiB"), 10, 64)
+	if limit := node.Resources.Limits.Memory().Value(); err != nil || mib<<20 < limit*8/10 || mib<<20 > limit*9/10 {
+		t.Errorf("GOMEMLIMIT is %q; want MiB, some 85 %% of the pod's %d MiB", set, limit>>20)
 	}
 }
 
