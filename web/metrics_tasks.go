@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/pg"
 	"getwork/assign/records"
@@ -141,9 +142,11 @@ type histogram struct {
 	within map[float64]uint64
 }
 
-// readCounts reads a task's counters; nil: nothing was counted yet.
+// readCounts reads a task's counters; nil: nothing was counted yet. What the alerts ask for is 0 then: increase() sees no growth from
+// nothing to 1, and would miss the first failures on each node.
 func readCounts(t *engine.TaskCounts) (c taskCounted) {
 	if t == nil {
+		c.closed, c.runs = map[string]float64{string(assign.WorkExpired): 0}, map[string]float64{string(engine.RunFailed): 0}
 		return c
 	}
 	c.ended, c.closed, c.runs = loaded(t.Ended), loaded(t.Closed), loaded(t.RunEnds)
@@ -186,7 +189,8 @@ func grow[K comparable, N float64 | uint64](sum *map[K]N, before, now map[K]N) {
 	}
 }
 
-// show sends the metrics. What this node has never counted is left out, so that a scrape of many idle tasks stays small.
+// show sends the metrics. What this node has never counted is left out, so that a scrape of many idle tasks stays small, but for what
+// readCounts begins with.
 func (s *taskSum) show(to chan<- prometheus.Metric, task string) {
 	show := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, value, append([]string{task}, labels...)...)

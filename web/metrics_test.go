@@ -70,6 +70,11 @@ func TestMetricsCount(t *testing.T) {
 			t.Errorf("no %s", name)
 		}
 	}
+	for _, name := range []string{"runs_total failed broken", "work_closed_total expired verify"} { // or increase() would miss the first
+		if v, there := before["getwork_task_"+name]; !there || v != 0 {
+			t.Errorf("getwork_task_%s is %v on a new node (there: %v), want 0", name, v, there)
+		}
+	}
 	n.take(t, "verify", "oliver", 2) // a run
 	n.take(t, "verify", "tracy", 2)  // its shelf
 	n.call(t, "POST", "/api/v1/tasks/verify/requests", as("peter", "Prefer", "wait=60"), `{"count":2}`).want(201)

@@ -57,7 +57,7 @@ func (s *site) scraped() map[string]family {
 			s.T.Fatalf("metrics: %d %s, %v", a.Status, a.Body, err)
 		}
 		figures = families(s.T, bytes.NewReader(a.Body))
-		return figures["getwork_task_runs_total"].kind != ""
+		return figures["getwork_task_run_duration_seconds"].kind != "" // which is counted last
 	})
 	return figures
 }
