@@ -139,14 +139,15 @@ var (
 	inUse      = figure("pool_connections_in_use", "Connections to the database that are busy now.", "pool")
 	idle       = figure("pool_connections_idle", "Connections to the database that are open and free now.", "pool")
 	most       = figure("pool_connections_max", "Connections that the pool may open.", "pool")
-	waits      = figure("pool_waits_total", "How often a caller had to wait for a connection, a new one included.", "pool")
-	waited     = figure("pool_wait_seconds_total", "How long callers waited altogether.", "pool")
+	waits      = figure("pool_waits_total", "How often a caller had to wait for a connection, a new one included, and got it.", "pool")
+	waited     = figure("pool_wait_seconds_total", "How long those callers waited altogether.", "pool")
+	inVain     = figure("pool_waits_failed_total", "How often a caller gave up, or ran out of time, before there was a connection.", "pool")
 )
 
 // Describe implements [prometheus.Collector].
 func (c *counted) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{recorded, ended, rescued, given, expired, rounds, runs, ranFor, looks, oldest, listening, reconnects, sent, dropped, slow,
-		hooked, buried, unsent, sockets, socketsMax, open, openMax, strange, strangeMax, closed, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited} {
+		hooked, buried, unsent, sockets, socketsMax, open, openMax, strange, strangeMax, closed, streams, inside, inLine, mayEnter, refused, inUse, idle, most, waits, waited, inVain} {
 		to <- d
 	}
 }
@@ -216,6 +217,7 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 		show(most, prometheus.GaugeValue, float64(p.Max), p.Name)
 		show(waits, prometheus.CounterValue, float64(p.Waits), p.Name)
 		show(waited, prometheus.CounterValue, p.Waited.Seconds(), p.Name)
+		show(inVain, prometheus.CounterValue, float64(p.Failed), p.Name)
 	}
 }
 

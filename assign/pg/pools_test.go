@@ -2,6 +2,8 @@ package pg
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +28,33 @@ func TestTimesAreUTC(t *testing.T) {
 		if err := pool.QueryRow(t.Context(), `select clock_timestamp()`).Scan(&at); err != nil || at.Location() != time.UTC {
 			t.Errorf("%s: %v, %v", name, at, err)
 		}
+	}
+}
+
+// A wait in vain counts as one that failed: the sum of waits stands still when nobody gets a connection.
+func TestWaitsInVainAreCounted(t *testing.T) {
+	t.Parallel()
+	p, err := OpenPools(PoolsConfig{DatabaseURL: schematest.Empty(t), MaxRuns: 1, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	for range p.API.Config().MaxConns {
+		conn, err := p.API.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+	}
+	before := p.Stats()[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := p.API.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v; want no connection", err)
+	}
+	after := p.Stats()[0]
+	if after.Name != "api" || before.Failed != 0 || after.Failed != 1 || after.Waits != before.Waits || after.Waited != before.Waited {
+		t.Errorf("%+v, and after a wait in vain %+v", before, after)
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 type PoolStat struct {
 	Name             string
 	InUse, Idle, Max int
-	Waits            int64         // how often a caller waited for a connection, including a new one
+	Waits            int64         // how often a caller waited for a connection, including a new one, and got it
 	Waited           time.Duration // the sum of those waits
+	Failed           int64         // how often a caller gave up, or ran out of time, before they got one
 }
 
 // Stats returns the state of each pool without asking the database.
@@ -25,7 +26,7 @@ func (p *Pools) Stats() (stats []PoolStat) {
 		}
 		s := one.pool.Stat()
 		stats = append(stats, PoolStat{Name: one.name, InUse: int(s.AcquiredConns()), Idle: int(s.IdleConns()), Max: int(s.MaxConns()),
-			Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime()})
+			Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime(), Failed: s.CanceledAcquireCount()})
 	}
 	return stats
 }
