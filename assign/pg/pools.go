@@ -31,6 +31,10 @@ type PoolsConfig struct {
 	Pooled      bool   // through a transaction pooler: no session state
 	Name        string // shown as application_name
 	MaxRow      int    // the most bytes of a row that a query returns, or of an error; 0: 64 MiB
+
+	// Admit is asked of each new connection to the query database, before anything else runs there. After an error the connection is
+	// closed, and whoever wanted it gets the error. nil: nobody asks.
+	Admit func(ctx context.Context, conn *pgx.Conn) error
 }
 
 // These are the most connections that a node opens, besides --max-runs and the listener's. Eight for calls are enough: on two
@@ -131,6 +135,11 @@ func (c PoolsConfig) open(url string, size int, use purpose) (*pgxpool.Pool, err
 	}
 	if use != forQueries {
 		ToPrimary(config.ConnConfig)
+	} else if c.Admit != nil {
+		connected := config.AfterConnect
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			return cmp.Or(connected(ctx, conn), c.Admit(ctx, conn))
+		}
 	}
 	if use < forRuns && !c.Pooled {
 		if _, set := config.ConnConfig.RuntimeParams["lock_timeout"]; !set {

@@ -67,6 +67,8 @@ type node struct {
 	metrics      *http.Server
 	metricsDoors *door // nil: no --metrics-listen
 
+	admitted atomic.Bool // queries to the query database; see admitQueries
+
 	shared   bool  // the direct connection goes through a transaction pooler
 	deaf     error // why the node can't LISTEN, as found at the start; nil: it can
 	draining atomic.Bool
@@ -113,7 +115,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	}
 	n.warnOfUsers(ctx, name)
 	n.pools, err = pg.OpenPools(pg.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
-		MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: sessionName(id, c.Version)})
+		Admit: n.admitQueries, MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: sessionName(id, c.Version)})
 	if err != nil {
 		return nil, command.AsUsage(err)
 	}

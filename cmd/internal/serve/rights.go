@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign/pg"
 	"getwork/schema"
@@ -81,18 +83,59 @@ where n.nspname = $1 and c.relkind in ('r', 'p', 'v', 'm') and not me.rolsuper
 order by c.oid
 limit 1`
 
+const (
+	queryFlag     = "--query-database-url"
+	loginPatience = 10 * time.Second // for a question about a login
+)
+
 // refuseLogins checks the rights of getwork's logins: the one of --database-url, the one of --listen-database-url if it
 // differs, which creates and owns the tables, and the one of --query-database-url. Under --auth dev it only warns,
-// because anybody may be a manager there, and only on this machine.
+// because anybody may be a manager there, and only on this machine. If the query database can't be reached, the node starts all the
+// same: newNode warns, and admitQueries looks at the login before the first query runs there.
 func (n *node) refuseLogins(ctx context.Context, name schema.Name) error {
 	err := n.lookAtLogin(ctx, "--database-url", n.config.DatabaseURL, selectDangers)
 	if url := n.config.ListenDatabaseURL; url != "" && !sameLogin(url, n.config.DatabaseURL) {
 		err = errors.Join(err, n.lookAtLogin(ctx, "--listen-database-url", url, selectDangers))
 	}
 	if url := n.config.QueryDatabaseURL; url != "" {
-		err = errors.Join(err, n.lookAtLogin(ctx, "--query-database-url", url, selectDangers),
-			n.lookAtLogin(ctx, "--query-database-url", url, selectReadable, string(name)))
+		queries := n.lookAtLogin(ctx, queryFlag, url, selectDangers)
+		if !unreached(queries) {
+			queries = errors.Join(queries, n.lookAtLogin(ctx, queryFlag, url, selectReadable, string(name)))
+		}
+		n.admitted.Store(queries == nil)
+		if !unreached(queries) {
+			err = errors.Join(err, queries)
+		}
 	}
+	return err
+}
+
+// unreached reports whether an error says that a database can't be reached, or can't serve now. A login that the database turns away
+// is a fault of the URL.
+func unreached(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return pg.Away(err)
+	}
+	lost := strings.HasPrefix(pgErr.Code, "08") && !refusedParameters(err)
+	return lost || strings.HasPrefix(pgErr.Code, "53") || strings.HasPrefix(pgErr.Code, "57P")
+}
+
+// admitQueries lets no query run on a connection to the query database before the login has been looked at, which refuseLogins could
+// not do if that database was away. It asks over the connection itself, until the login has no right that it must not have.
+func (n *node) admitQueries(ctx context.Context, conn *pgx.Conn) error {
+	if n.admitted.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginPatience)
+	defer cancel()
+	rights, err := askLogin(ctx, conn, selectDangers)
+	readable, err2 := askLogin(ctx, conn, selectReadable, string(n.schema))
+	err = errors.Join(n.judgeLogin(queryFlag, rights, err), n.judgeLogin(queryFlag, readable, err2))
+	if err != nil && !unreached(err) {
+		return errors.New(err.Error()) // with PostgreSQL's error in it, it could count as the query's own fault, and fail the requests
+	}
+	n.admitted.Store(err == nil)
 	return err
 }
 
@@ -107,6 +150,11 @@ func sameLogin(one, other string) bool {
 // can't be found out; under --auth dev it logs a warning instead.
 func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args ...any) error {
 	dangers, err := n.dangers(ctx, url, question, args...)
+	return n.judgeLogin(flag, dangers, err)
+}
+
+// judgeLogin turns what was found out about a flag's login, or why that failed, into the error or the warnings.
+func (n *node) judgeLogin(flag string, dangers []Danger, err error) error {
 	if err != nil {
 		if n.config.Auth == "dev" {
 			n.log.Warn("can't check the login's rights", "of", flag, "error", err)
@@ -131,22 +179,26 @@ func (n *node) lookAtLogin(ctx context.Context, flag, url, question string, args
 
 // dangers returns the rows of a question, over a connection of its own that prepares no statements.
 func (n *node) dangers(ctx context.Context, url, question string, args ...any) ([]Danger, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, loginPatience)
 	defer cancel()
 	config, err := pg.ParseConn(url)
 	if err != nil {
 		return nil, err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // there may be a pooler in between
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(ctx)
-	var found []Danger
+	return askLogin(ctx, conn, question, args...)
+}
+
+// askLogin returns the rows of a question about the login of a connection.
+func askLogin(ctx context.Context, conn *pgx.Conn, question string, args ...any) (found []Danger, err error) {
 	// A standby refuses every statement outside of such a transaction if the database's default_transaction_isolation is serializable.
 	err = pgx.BeginTxFunc(ctx, conn, pg.ReadOnly, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, question, args...)
+		unprepared := append([]any{pgx.QueryExecModeExec}, args...) // there may be a pooler in between
+		rows, err := tx.Query(ctx, question, unprepared...)
 		if err != nil {
 			return err
 		}

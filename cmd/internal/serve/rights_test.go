@@ -49,7 +49,22 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 	var log bytes.Buffer
 	look := func(own, query, auth string) error {
 		n := &node{config: Command{DatabaseURL: own, QueryDatabaseURL: query, Identity: Identity{Auth: auth}}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		return n.refuseLogins(ctx, schema.Default)
+		err := n.refuseLogins(ctx, schema.Default)
+		if query != "" { // a login that could not be looked at then is judged alike later
+			conn, failed := pgx.Connect(ctx, query)
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			defer conn.Close(context.Background())
+			late := &node{config: n.config, schema: schema.Default, log: n.log}
+			if later := late.admitQueries(ctx, conn); (later == nil) != (err == nil) || err != nil && !strings.Contains(err.Error(), later.Error()) {
+				t.Errorf("at start: %v; later: %v", err, later)
+			}
+			if may := late.admitted.Load(); may != (err == nil) || n.admitted.Load() != may {
+				t.Errorf("after %v queries are admitted: %v, later %v", err, n.admitted.Load(), may)
+			}
+		}
+		return err
 	}
 	plain := u.String()
 	if err := look(plain, plain, "token"); err != nil {

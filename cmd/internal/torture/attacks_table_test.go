@@ -202,10 +202,10 @@ var attacks = []attack{
 	}},
 	{"a query does more than read", []clause{
 		{"a dangerous login is refused",
-			in("cmd/internal/serve", "n.lookAtLogin(ctx, \"--query-database-url\", url, selectDangers),\n", "\n"),
+			in("cmd/internal/serve", "n.lookAtLogin(ctx, queryFlag, url, selectDangers)", "error(nil)"),
 			"cmd/internal/serve", "TestDangerousLoginsAreRefused", "want it refused: is a superuser"},
 		{"a login that reads sessions is refused",
-			in("cmd/internal/serve", "n.lookAtLogin(ctx, \"--query-database-url\", url, selectReadable, string(name)))", "nil)"),
+			in("cmd/internal/serve", "n.lookAtLogin(ctx, queryFlag, url, selectReadable, string(name))", "nil"),
 			"cmd/internal/serve", "TestDangerousLoginsAreRefused", "want it refused: may read getwork.work"},
 		{"volatile functions are refused",
 			in("assign", `if !q.Confined || text == "" {`, "if true {"),
