@@ -71,6 +71,64 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// An inbox that was deleted longer ago than the retention loses its items, and what blocked them. One that was deleted lately keeps
+// both.
+func TestRetentionOfDeletedTasks(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	for name, days := range map[string]int{"long-ago": 91, "lately": 1, "alive": 0} {
+		task := newInbox(t, n, name, nil)
+		n.push(t, name, "done")
+		n.let(t, n.serve(t, name, "ann", 1).Work[0], assign.Disposition{Outcome: "complete"})
+		execute(t, db, `insert into getwork.item (task_id, item, pushed_by, details) select $1, i, 'x', '{"name": "Ann"}' from generate_series(1, 2000) i`, task.ID)
+		execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, after, available_at, to_others)
+			select $1, v.item, 'ann', v.state, clock_timestamp() - interval '100 days', pg_current_xact_id(), v.after, v.available_at, v.after is not null
+			from (values ('1', 'never', null::interval, null), ('2', 'returned', '0', clock_timestamp() - interval '100 days')) v (item, state, after, available_at)`, task.ID)
+		if days == 0 {
+			continue
+		}
+		if err := n.DeleteTask(t.Context(), name, 0); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, db, `update getwork.task_state set deleted_at = deleted_at - $2 * interval '1 day' where task_id = $1`, task.ID, days)
+	}
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const left = `select string_agg(format('%s: %s items, %s work', s.name,
+		(select count(*) from getwork.item i where i.task_id = s.task_id),
+		(select count(*) from getwork.work w where w.task_id = s.task_id)), '; ' order by s.name) from getwork.task_state s`
+	if got := query[string](t, db, left); got != "alive: 2001 items, 3 work; lately: 2001 items, 3 work; long-ago: 1 items, 1 work" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// A node that looks for items of deleted tasks reads none of other tasks, however many these have.
+func TestRetentionReadsNoItemsInVain(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	alive := newInbox(t, n, "alive", nil)
+	execute(t, db, `insert into getwork.item (task_id, item, pushed_by) select $1, i, 'x' from generate_series(1, 20000) i`, alive.ID)
+	for range 5 {
+		newInbox(t, n, "inbox", nil)
+		if err := n.DeleteTask(t.Context(), "inbox", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, db, `update getwork.task_state set deleted_at = deleted_at - interval '91 days' where deleted_at is not null`)
+	statement := map[string]looked{"look": {n.SQL(selectAbandoned), []any{n.Retention.Microseconds()}}}
+	for _, when := range []string{"without statistics", "with statistics"} {
+		if pages := buffersOf(t, n.pools.API, statement)["look"]; pages > 40 {
+			t.Errorf("%s: %d pages are read, want some for each of 5 deleted tasks", when, pages)
+		}
+		execute(t, db, `vacuum analyze getwork.item, getwork.task_state`)
+	}
+}
+
 // Old requests are removed; their work stays if it must, and a waiting request stays.
 func TestRetentionOfRequests(t *testing.T) {
 	t.Parallel()

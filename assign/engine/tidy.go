@@ -108,7 +108,8 @@ func (e *Engine) tidy(ctx context.Context) error {
 
 // Finished rows are marked when they end, and removed here when they are older than the retention. In small batches, so that
 // a batch holds its locks for milliseconds and hardly changes the tables' statistics. Rows that still block an item, bind a
-// user or matter to a conflict rule are never removed.
+// user or matter to a conflict rule are never removed. When their task was deleted longer ago than the retention, they do none of
+// this any more.
 const (
 	// Each batch begins where the last one ended, so that rows that must stay are passed once, not in each batch. However
 	// short the retention is, work that was closed since the run on the shelf or a run under way began stays, because it
@@ -118,9 +119,14 @@ const (
 	removeWork = `
 with old as materialized (
   select w.id, w.closed_at,
-    w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
-    and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
-    and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
+    (
+      w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
+      and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
+      and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
+      or exists (
+        select from getwork.task_state s
+        where s.task_id = w.task_id and s.deleted_at < clock_timestamp() - $1::bigint * interval '1 microsecond')
+    )
     and not exists (
       select from getwork.task_state s join getwork.run u on u.id = s.shelf_run
       where s.task_id = w.task_id and w.closed_at > u.started_at - interval '1 minute')
@@ -146,6 +152,29 @@ with old as materialized (
   for update skip locked
 )
 delete from getwork.item i using old where i.id = old.id`
+
+	// selectAbandoned selects deleted tasks of which items are left. The limit makes each a look-up in item_key. As a join PostgreSQL
+	// could read the items of all tasks, to find none.
+	selectAbandoned = `
+select s.task_id
+from getwork.task_state s
+cross join lateral (select from getwork.item i where i.task_id = s.task_id and i.done_at is null limit 1) waiting
+where s.deleted_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond')`
+
+	// removeAbandoned removes items of a deleted task that nobody finished. Each batch begins where the last one ended, because the
+	// index still has what the batches before it removed.
+	removeAbandoned = `
+with old as materialized (
+  select i.id, i.item
+  from getwork.item i
+  where i.task_id = $1 and i.done_at is null and i.item > $2
+  order by i.item
+  limit 1000
+  for update skip locked
+), gone as (
+  delete from getwork.item i using old where i.id = old.id
+)
+select coalesce(max(item), '') from old`
 
 	// Ids follow time, so the old requests come first, and the walk ends at the first young one. It goes over all old ones, so it
 	// is done once, and not for each batch.
@@ -187,6 +216,9 @@ func (e *Engine) retain(ctx context.Context, walk *workWalk) error {
 	if err := removeAll(ctx, e, removeItems, keep); err != nil {
 		return err
 	}
+	if err := removeAllAbandoned(ctx, e, keep); err != nil {
+		return err
+	}
 	var young int64
 	err := e.transact(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, e.SQL(selectFirstYoung), keep).Scan(&young) })
 	if err != nil {
@@ -206,6 +238,36 @@ func removeAll(ctx context.Context, e *Engine, statement string, args ...any) er
 			return nil
 		}
 	}
+}
+
+// removeAllAbandoned removes the items of inboxes that were deleted longer ago than keep, in microseconds. Nobody has seen them
+// since.
+func removeAllAbandoned(ctx context.Context, e *Engine, keep int64) error {
+	var tasks []int64
+	err := e.transact(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, e.SQL(selectAbandoned), keep)
+		if err == nil {
+			tasks, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for items of deleted tasks: %w", err)
+	}
+	for _, task := range tasks {
+		for after := ""; ; {
+			var last string
+			err := e.transact(ctx, func(tx pgx.Tx) error { return tx.QueryRow(ctx, e.SQL(removeAbandoned), task, after).Scan(&last) })
+			if err != nil {
+				return fmt.Errorf("remove items of deleted tasks: %w", err)
+			}
+			if last == "" {
+				break
+			}
+			after = last
+		}
+	}
+	return nil
 }
 
 // rewalkEvery is how soon a node looks again at work that had to stay. Meanwhile a time may have passed, a run ended, or a conflict
