@@ -754,11 +754,15 @@ func (t *modelTask) readyItems() (n int) {
 func (m *model) retain() {
 	for _, t := range m.tasks {
 		rule := len(m.eyes(t)) > 0
+		all := slices.Clone(t.works)
+		redriven := func(w *modelWork) bool { // and no attempt that stays would count on without it
+			return w.redriven && !slices.ContainsFunc(all, func(o *modelWork) bool { return o.item == w.item && o.toOthers && o.id < w.id })
+		}
 		t.works = slices.DeleteFunc(t.works, func(w *modelWork) bool {
 			if t.shelf != nil && w.closedAt >= t.shelf.ran { // it keeps the item from being handed out from that run
 				return false
 			}
-			return !w.blocks(t.now) && w.state != "never" && !w.toOthers && (w.state != "completed" || !rule)
+			return !w.blocks(t.now) && (w.state != "never" || redriven(w)) && !w.toOthers && (w.state != "completed" || !rule)
 		})
 		t.requests = slices.DeleteFunc(t.requests, func(r *modelRequest) bool {
 			if r.state == assign.Pending {

@@ -36,6 +36,8 @@ func TestRetention(t *testing.T) {
 		insert(task, "still put off", "returned", old, ", after, available_at", ", '72h', clock_timestamp() + interval '1 hour'")
 		insert(task, "still waits", "failed", old, ", available_at", ", clock_timestamp() + interval '1 hour'")
 		insert(task, "never", "never", old, "", "")
+		insert(task, "redriven", "never", old, ", available_at, redriven_by", ", "+old+", 'boss'")
+		insert(task, "redriven lately", "never", old, ", available_at, redriven_by", ", "+young+", 'boss'")
 		insert(task, "to others", "returned", old, ", after, available_at, to_others", ", '0', "+old+", true")
 		execute(t, db, `insert into getwork.work (task_id, item, user_name, assigned_at) values ($1, 'held', 'ann', `+old+`)`, task)
 		execute(t, db, `insert into getwork.item (task_id, item, pushed_by, pushed_at, done_at, due_at) select $1, v.*
@@ -51,10 +53,10 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	const left = `select string_agg(item, ', ' order by item) from getwork.work where task_id = $1 and item !~ '^[0-9]'`
-	if got := query[string](t, db, left, plain.ID); got != "held, never, still put off, still waits, to others, young" {
+	if got := query[string](t, db, left, plain.ID); got != "held, never, redriven lately, still put off, still waits, to others, young" {
 		t.Errorf("left: %s", got)
 	}
-	if got := query[string](t, db, left, eyes.ID); got != "completed, held, never, still put off, still waits, to others, young" {
+	if got := query[string](t, db, left, eyes.ID); got != "completed, held, never, redriven lately, still put off, still waits, to others, young" {
 		t.Errorf("left where there is a conflict: %s", got)
 	}
 	if got := query[int](t, db, `select count(*) from getwork.work where item ~ '^[0-9]'`); got != 4000/3 {
@@ -69,6 +71,47 @@ func TestRetention(t *testing.T) {
 	if err := n.Retain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// After a redrive the next attempt is the first again, also when the redriven work is past its retention, and an older return to
+// others, which is kept, was a later attempt.
+func TestRetentionOfRedrivenWork(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	attempts := 2
+	newInbox(t, n, "jobs", func(s *assign.Settings) { s.MaxAttempts, s.Backoff = &attempts, assign.Duration(2*time.Hour) })
+	n.push(t, "jobs", "a", "b")
+	pass := func(days int) {
+		t.Helper()
+		execute(t, db, `update getwork.work set closed_at = closed_at - $1 * interval '1 day', available_at = available_at - $1 * interval '1 day' where closed_at is not null`, days)
+		execute(t, db, `update getwork.item set due_at = clock_timestamp() where due_at < 'infinity'`)
+	}
+	fail := func(user string, attempt int, items ...string) {
+		t.Helper()
+		for _, w := range n.serve(t, "jobs", user, len(items)).Work {
+			if w.Attempt != attempt {
+				t.Fatalf("%s has attempt %d, want %d", user, w.Attempt, attempt)
+			}
+			n.let(t, w, assign.Disposition{Outcome: "fail"})
+		}
+		pass(1)
+	}
+	fail("ann", 1, "a", "b")
+	n.let(t, n.serve(t, "jobs", "ann", 1).Work[0], assign.Disposition{Outcome: "return", After: lasting(0), To: new("others")})
+	fail("bob", 2, "a", "b")
+	if back, err := n.Redrive(t.Context(), "jobs", nil, "boss"); err != nil || back != 2 {
+		t.Fatal(back, err)
+	}
+	pass(91)
+	if err := n.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select string_agg(item || ' ' || state, ', ' order by id) from getwork.work`); got != "a returned, a never" {
+		t.Errorf("left: %s", got)
+	}
+	fail("cyd", 1, "a", "b")
 }
 
 // An inbox that was deleted longer ago than the retention loses its items, and what blocked them. One that was deleted lately keeps

@@ -115,12 +115,16 @@ const (
 	// short the retention is, work that was closed since the run on the shelf or a run under way began stays, because it
 	// keeps its item from being handed out of that run. Each of the two runs is looked for by its own index: in one condition they
 	// would be looked for among all runs of the task. The minute is there because a closing is stamped a little before its
-	// commit, and the commit is what the run did not see.
+	// commit, and the commit is what the run did not see. Redriven work stays with an older return to others of its item: without
+	// it the next attempt would count on from that return, and not be the first again.
 	removeWork = `
 with old as materialized (
   select w.id, w.closed_at,
     (
-      w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
+      (w.state in ('completed', 'returned', 'expired', 'failed', 'reassigned')
+        or w.redriven_by is not null and not exists (
+          select from getwork.work o
+          where o.task_id = w.task_id and o.item = w.item and o.state <> 'held' and o.id < w.id and o.to_others))
       and coalesce(w.available_at < clock_timestamp() - $1::bigint * interval '1 microsecond', true) and not w.to_others
       and (w.state <> 'completed' or not exists (select from getwork.task_conflict c where c.task_id = w.task_id))
       or exists (
