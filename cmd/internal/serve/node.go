@@ -123,7 +123,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if err := n.pools.Queries.Ping(try); err != nil {
-			n.log.Warn("the query database does not answer: requests will wait until it does; see --query-database-url", "error", err)
+			n.log.Warn("the query database does not answer: requests that need it wait, and fail if it stays away; see --query-database-url", "error", err)
 		}
 	}
 	send := func(ctx context.Context, channel, payload string) error {
