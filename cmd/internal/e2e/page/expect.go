@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"getwork/cmd/internal/e2e"
+	"getwork/schema/schematest/timeout"
 )
 
 // State waits for the page's message about its connection to the server.
@@ -32,10 +33,12 @@ func (b *Browser) Yes(expression string) bool {
 const drawn = `Promise.race([new Promise((f) => requestAnimationFrame(() => f(true))), new Promise((f) => setTimeout(f, 1000, true))])`
 
 // Promptly waits until something is true that is promised within a time. Delays caused by the machine count little: a
-// turn in which the page, a node or the database is late with something cheap counts as a twentieth of a second.
+// turn in which the page, a node or the database is late with something cheap counts as a twentieth of a second. Like all
+// times of tests, within is longer on a machine that is said to be slow.
 func (b *Browser) Promptly(s *e2e.Site, what string, within time.Duration, so func() bool) {
 	s.T.Helper()
 	const most = 50 * time.Millisecond
+	within = timeout.Scale(within)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	first := time.Now()
