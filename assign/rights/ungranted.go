@@ -37,9 +37,9 @@ where principal = $1 and ended_at is null`
 )
 
 // Ungranted records that an identity provider gives an account no role any more, as it said at the refresh of a claimed session
-// (c) or, if c is nil, at a log-in. All sessions of the account end. Its tokens stay, and allow nothing, because they allow no more
-// than their owner may: without this the last role that the provider gave would live on in them. What waits under either is
-// cancelled. Access tokens of the provider (JWT) state roles of their own, so theirs waits on.
+// (c) or, if c is nil, at a log-in. All sessions of the account end. Its tokens stay, and allow nothing, because a token
+// allows no more than its owner may. If this were not recorded, the tokens would keep the last role that the provider gave. Requests that
+// wait under a session or a token of the account are cancelled. Access tokens of the provider (JWT) state roles of their own, so theirs waits on.
 //
 // It does nothing about an account that has no name here. After a refresh it also does nothing if the claim was lost, or if the account
 // has logged in or another of its sessions was refreshed since the claim: the answer may have waited long for the database, and the
