@@ -38,8 +38,9 @@ where principal = $1 and ended_at is null`
 
 // Ungranted records that an identity provider gives an account no role any more, as it said at the refresh of a claimed session
 // (c) or, if c is nil, at a log-in. All sessions of the account end. Its tokens stay, and allow nothing, because a token
-// allows no more than its owner may. If this were not recorded, the tokens would keep the last role that the provider gave. Requests that
-// wait under a session or a token of the account are cancelled. Access tokens of the provider (JWT) state roles of their own, so theirs waits on.
+// allows no more than its owner may. If this were not recorded, the tokens would keep the last role that the provider gave. Requests
+// that wait under a session or a token of the account are cancelled. Requests under an access token of the provider (JWT) go on
+// waiting, because such a token states a role of its own.
 //
 // It does nothing about an account that has no name here. After a refresh it also does nothing if the claim was lost, or if the account
 // has logged in or another of its sessions was refreshed since the claim: the answer may have waited long for the database, and the
