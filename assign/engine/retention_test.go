@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"getwork/assign"
 	"getwork/schema/schematest"
 )
+
+// Retain is what a node does that has just started: it looks at all closed work.
+func (e *Engine) Retain(ctx context.Context) error { return e.retain(ctx, &workWalk{}) }
 
 // Old rows are removed when they are over, but nothing that still blocks an item, binds a user, or tells a conflicting task
 // who has seen an item.

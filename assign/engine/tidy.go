@@ -208,10 +208,7 @@ with old as materialized (
 delete from getwork.work_requested r using old where r.id = old.id`
 )
 
-// Retain removes everything past its retention, and returns when nothing is left.
-func (e *Engine) Retain(ctx context.Context) error { return e.retain(ctx, &workWalk{}) }
-
-// retain removes what is past its retention. A node calls it now and then, always with the same walk.
+// retain removes what is past its retention, and returns when nothing is left. A node calls it now and then, always with the same walk.
 func (e *Engine) retain(ctx context.Context, walk *workWalk) error {
 	keep := e.Retention.Microseconds()
 	if err := walk.goOn(ctx, e, keep); err != nil {
