@@ -21,6 +21,7 @@ import (
 var (
 	errNobodyWaits = errors.New("nobody waits any more")
 	errStopped     = errors.New("the task was paused, changed or deleted")
+	errCalledLost  = errors.New("another node has called the run lost")
 )
 
 const (
@@ -80,7 +81,7 @@ func (rn runner) run(ctx context.Context, tx pgx.Tx, t taskView, begun func()) e
 	}
 	rn.Steps(ctx, StepRunBegins)
 	began := time.Now()
-	found, err := rn.rank(ctx, tx, t)
+	found, err := rn.rank(ctx, tx, t, id)
 	rn.Steps(ctx, StepQueried)
 
 	after, cancel := pg.Detached(ctx)
@@ -174,7 +175,7 @@ func (rn runner) handOut(ctx context.Context, tx pgx.Tx, t taskView, o *runResul
 	err = tx.QueryRow(ctx, rn.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
 		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut).Scan(&o.ranked)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("finish the run: another node has declared run %d dead", run)
+		return fmt.Errorf("finish run %d: %w", run, errCalledLost)
 	}
 	if err != nil {
 		return fmt.Errorf("finish the run: %w", err)
@@ -229,12 +230,12 @@ set retries = $2::integer,
 where task_id = $1`
 
 // rank executes the query, and meanwhile watches whether it is still wanted.
-func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView) (ranking.Result, error) {
+func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView, run int64) (ranking.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		rn.watch(ctx, t, cancel)
+		rn.watch(ctx, t, run, cancel)
 	}()
 	defer func() {
 		cancel(nil)
@@ -246,13 +247,15 @@ func (rn runner) rank(ctx context.Context, tx pgx.Tx, t taskView) (ranking.Resul
 const stillWanted = `
 select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
   exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending')
-    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false) or ` + servedStale + `
+    or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false) or ` + servedStale + `,
+  exists (select from getwork.run u where u.id = $6 and u.state = 'lost')
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.task_id = $1`
 
 // watch ends the run when no request waits any more, unless the task is in use and keeps a shelf. It also ends a run that a
-// manager stopped: at once when this node hears of it, otherwise within two seconds.
-func (rn runner) watch(ctx context.Context, t taskView, cancel context.CancelCauseFunc) {
+// manager stopped: at once when this node hears of it, otherwise within two seconds. After a freeze the run may be lost, and its
+// requests served by the next: it then ends as lost, not as cancelled because nobody waits.
+func (rn runner) watch(ctx context.Context, t taskView, run int64, cancel context.CancelCauseFunc) {
 	pokes := rn.pokes(t.task)
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -263,10 +266,12 @@ func (rn runner) watch(ctx context.Context, t taskView, cancel context.CancelCau
 		case <-tick.C:
 		case <-pokes:
 		}
-		var stopped, wanted bool
-		err := rn.api.QueryRow(ctx, rn.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots).Scan(&stopped, &wanted)
+		var stopped, wanted, lost bool
+		err := rn.api.QueryRow(ctx, rn.SQL(stillWanted), t.task, string(t.Query), string(t.Recheck), t.MaxCandidates, t.Slots, run).Scan(&stopped, &wanted, &lost)
 		switch {
 		case err != nil: // the database is away, or the run was cancelled; the query returns an error by itself
+		case lost:
+			cancel(errCalledLost)
 		case stopped:
 			cancel(errStopped)
 		case !wanted:

@@ -301,6 +301,29 @@ func TestGivenUpRunIsNotLost(t *testing.T) {
 	}
 }
 
+// A node that was frozen finds its run called lost and nobody waiting, because another node has served. The run stays lost.
+func TestLostRunStaysLost(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{queries: url})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select 1 as item from pg_sleep(600)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
+	n.click(t, "task", "ann", 1)
+	const asleep = `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`
+	await(t, "the query sleeps", func() bool { return query[int](t, db, asleep) == 1 })
+	execute(t, db, `
+		update getwork.run set state = 'lost', finished_at = clock_timestamp();
+		update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp();
+		select pg_terminate_backend(backend) from getwork.run`)
+	n.Wake(task.ID)
+	await(t, "the query is over", func() bool { return query[int](t, db, asleep) == 0 })
+	n.idle(t)
+	if got := query[string](t, db, `select concat(state, error) from getwork.run`); got != "lost" {
+		t.Errorf("the run is %s", got)
+	}
+}
+
 // A run whose query was changed meanwhile serves nobody, and starts over with the new query.
 func TestChangedQueryStartsOver(t *testing.T) {
 	t.Parallel()
