@@ -75,7 +75,7 @@ func startProvider(t *testing.T, public string) *provider {
 	return p
 }
 
-// times counts what the provider said.
+// times counts what the provider said. It says so before it answers, but may be read after its answer is.
 func (p *provider) times(text string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,9 +160,8 @@ func TestOIDCProvider(t *testing.T) {
 			return len(now) == 2 && now[0] != before[0] && now[1] != before[1]
 		})
 	}
-	if n := p.times("gave tokens for refresh_token"); n != 4 {
-		t.Errorf("it gave tokens for %d refresh tokens", n)
-	}
+	const refreshed, ended = "gave tokens for refresh_token", "told getwork that a session has ended"
+	e2e.Await(t, "it says so", e2e.Soon, func() bool { return p.times(refreshed) >= 4 })
 
 	f.Press("button", "Tracy")
 	f.Press("button", "Log out")
@@ -170,15 +169,18 @@ func TestOIDCProvider(t *testing.T) {
 	f.Await(`document.querySelector('#log-in h1')?.textContent === 'Log in' && location.href === '`+public+`/'`, e2e.Soon)
 	does(f, `#log-in a`, `e.click()`)
 	f.Await(`document.querySelector('input[name="login"]')`, e2e.Soon) // it knows nobody there
+	e2e.Await(t, "the back channel of Tracy's log-out", e2e.Soon, func() bool { return p.times(ended) == 1 })
 
 	other := b.Window()
 	other.Do(chromedp.Navigate(p.issuer + "/session/end"))
-	told := p.times("told getwork that a session has ended")
 	p.leavesProvider(other)
-	e2e.Await(t, "the back channel", e2e.Soon, func() bool { return p.times("told getwork that a session has ended") > told })
+	e2e.Await(t, "the back channel", e2e.Soon, func() bool { return p.times(ended) == 2 })
 	b.Await(`document.querySelector('#log-in h1')?.textContent === 'You are logged out'`, 2*time.Second)
 	if left := e2e.Column[int](s, `select count(*)::int from getwork.session where ended_at is null`)[0]; left != 0 {
 		t.Errorf("%d sessions live on", left)
+	}
+	if n := p.times(refreshed); n != 4 {
+		t.Errorf("it gave tokens for %d refresh tokens", n)
 	}
 }
 
