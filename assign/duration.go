@@ -66,3 +66,15 @@ func Microseconds(n int64) Duration { return Duration(time.Duration(n) * time.Mi
 
 // Microseconds returns the duration in whole microseconds.
 func (d Duration) Microseconds() int64 { return time.Duration(d).Microseconds() }
+
+// TimeText formats a time for refusals and explanations.
+func TimeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// UTC returns the time in UTC, as the API shows times; nil for nil.
+func UTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}

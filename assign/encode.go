@@ -66,6 +66,9 @@ func (w *Work) AppendJSON(b []byte) []byte {
 	b = appendTime(b, `,"closed_at":`, w.ClosedAt)
 	b = appendTime(b, `,"available_at":`, w.AvailableAt)
 	b = appendTextOrNull(b, `,"note":`, w.Note)
+	if w.Deadline != nil {
+		b = appendTime(b, `,"deadline":`, w.Deadline)
+	}
 	if w.Lease != nil {
 		b = appendDurationOrNull(b, `,"lease":`, w.Lease)
 	}
@@ -84,6 +87,16 @@ func (w *Work) AppendJSON(b []byte) []byte {
 	if w.Expiring {
 		b = append(b, `,"expiring":true`...)
 	}
+	if w.Again {
+		b = append(b, `,"again":true`...)
+	}
+	if w.Earlier != nil {
+		earlier, _ := json.Marshal(w.Earlier)
+		b = append(append(b, `,"earlier":`...), earlier...)
+	}
+	if w.DetailsLeftOut {
+		b = append(b, `,"details_left_out":true`...)
+	}
 	return append(b, '}')
 }
 
@@ -93,6 +106,25 @@ func (p Pipeline) AppendJSON(b []byte) []byte {
 	b = appendList(b, p.Work, (*Work).AppendJSON)
 	b = append(b, `,"requests":`...)
 	return append(appendList(b, p.Requests, (*Request).AppendJSON), '}')
+}
+
+// AppendResults appends the answer to a call for much work to b.
+func AppendResults(b []byte, results []Result) []byte {
+	b = appendList(append(b, `{"results":`...), results, (*Result).appendJSON)
+	return append(b, '}')
+}
+
+func (r *Result) appendJSON(b []byte) []byte {
+	b = appendID(b, `{"id":`, r.ID)
+	b = appendNumber(b, `,"status":`, r.Status)
+	if r.Work != nil {
+		b = r.Work.AppendJSON(append(b, `,"work":`...))
+	}
+	if r.Problem != nil {
+		problem, _ := json.Marshal(r.Problem)
+		b = append(append(b, `,"problem":`...), problem...)
+	}
+	return append(b, '}')
 }
 
 func appendList[T any](b []byte, list []T, one func(*T, []byte) []byte) []byte {

@@ -7,13 +7,14 @@ import (
 
 // Preview is what a ranking query would return and cost, without a run.
 type Preview struct {
-	Plan       json.RawMessage `json:"plan"`        // as "explain (format json)" writes it, getwork's wrapping included
-	Cost       float64         `json:"cost"`        // the planner's total, in its own units
-	DurationMS float64         `json:"duration_ms"` // of the execution, the rows read
-	Given      int64           `json:"given"`       // rows that the query returned
-	Blocked    int64           `json:"blocked"`     // those of them that are held, put off or never
-	PassedOver int64           `json:"passed_over"` // those of them without a usable item
-	Rows       []PreviewRow    `json:"rows"`        // the best rows that are not blocked, at most limit
+	Plan       json.RawMessage `json:"plan"`             // as "explain (format json)" writes it, getwork's wrapping included
+	Cost       float64         `json:"cost"`             // the planner's total, in its own units
+	DurationMS float64         `json:"duration_ms"`      // of the execution, the rows read
+	Given      int64           `json:"given"`            // rows that the query returned
+	Blocked    int64           `json:"blocked"`          // those of them that are held, put off or never
+	PassedOver int64           `json:"passed_over"`      // those of them without a usable item
+	LeftOut    int64           `json:"details_left_out"` // those of the rows whose details are beyond the limits of an item
+	Rows       []PreviewRow    `json:"rows"`             // the best rows that are not blocked, at most limit
 }
 
 // PreviewRow is one item that could be handed out.
@@ -22,7 +23,9 @@ type PreviewRow struct {
 	Item      string          `json:"item"`
 	Slots     int             `json:"slots"`
 	Exclusive *string         `json:"exclusive"`
+	Deadline  *time.Time      `json:"deadline,omitempty"`
 	Details   json.RawMessage `json:"details"`
+	LeftOut   bool            `json:"details_left_out,omitempty"` // they are beyond the limits of an item
 }
 
 // Explanation says whether and why an item can be handed out, as a manager reads it.
@@ -34,14 +37,24 @@ type Explanation struct {
 	Rank      *int64          `json:"rank"`      // from 1; in an inbox, among the ready items; null if it is not ready
 	Slots     int             `json:"slots"`     // how many holders it may have at a time
 	Exclusive *string         `json:"exclusive"` // its group, of which one member is held at a time
-	Details   json.RawMessage `json:"details"`   // null if it does not match
+	Deadline  *time.Time      `json:"deadline,omitempty"`
+	Details   json.RawMessage `json:"details"`                    // null if it does not match
+	LeftOut   bool            `json:"details_left_out,omitempty"` // they are beyond the limits of an item
 	Held      []Work          `json:"held"`
 	Available bool            `json:"available"` // a user whom no rule bars could have it now
 	Why       Why             `json:"why"`
 	Until     *time.Time      `json:"until"`  // when the obstacle ends by itself; null if it does not, or if there is none
 	Text      string          `json:"text"`   // Why, for people
 	Barred    []Barred        `json:"barred"` // users who can't have it even if it is available
+	Could     []Recipient     `json:"could"`  // who is here, and whether they could be given it; nobody if it does not match
 	History   []Work          `json:"history"`
+}
+
+// Recipient is somebody who has a live channel, waits, or asked for work lately.
+type Recipient struct {
+	User    string `json:"user"`
+	May     bool   `json:"may"`               // a claim in their name gets the item
+	Because string `json:"because,omitempty"` // what it would be refused with
 }
 
 // Barred is a user whom a rule keeps from an item that others may have.
@@ -69,3 +82,22 @@ const (
 	WhyNextRun    Why = "next_run"    // it matches, but the present shelf does not have it
 	WhyAvailable  Why = "available"   // nothing keeps it back
 )
+
+// Schema is what a ranking query may read.
+type Schema struct {
+	Tables []Table `json:"tables"` // those that need no schema's name come first
+	Cut    bool    `json:"cut"`    // there are more
+}
+
+// Table is a table or a view, with the columns that a ranking query may read.
+type Table struct {
+	Name    string   `json:"name"` // as a query writes it: quoted, and with its schema, if it must be
+	View    bool     `json:"view"`
+	Columns []Column `json:"columns"`
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name string `json:"name"` // as a query writes it
+	Type string `json:"type"`
+}

@@ -16,7 +16,8 @@ type NewItem struct {
 	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil for at once
 	Slots     *int            `json:"slots"`      // how many holders at a time; nil for the task's number
 	Exclusive *string         `json:"exclusive"`  // its group, of which one member is held at a time, with one place; nil or empty for none
-	Details   json.RawMessage `json:"details"`    // an object, shown with the work
+	Deadline  *time.Time      `json:"deadline"`   // when it should be done; it changes no order; nil for none
+	Details   json.RawMessage `json:"details"`    // an object, shown with the work; at most MaxDetails and MaxLevels
 }
 
 // Pushed is what became of a batch.
@@ -39,6 +40,9 @@ func CheckItem(key string) string {
 	return ""
 }
 
+// Writable reports whether the API can write a time in UTC: JSON has no year before 1 or after 9999.
+func Writable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
+
 // Check returns every field that is wrong.
 func (n *NewItem) Check() (wrong []Field) {
 	bad := func(is bool, field, detail string) {
@@ -51,6 +55,7 @@ func (n *NewItem) Check() (wrong []Field) {
 	}
 	// JSON has no later time, and answers are in UTC: a time that a client writes in its own zone may be later there.
 	bad(n.NotBefore != nil && n.NotBefore.UTC().Year() > 9999, "not_before", "a time before the year 10000 in UTC")
+	bad(n.Deadline != nil && !Writable(*n.Deadline), "deadline", "a time from the year 1 to 9999 in UTC")
 	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
 	if n.Exclusive != nil && *n.Exclusive != "" {
 		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
@@ -58,5 +63,8 @@ func (n *NewItem) Check() (wrong []Field) {
 	}
 	details := bytes.TrimSpace(n.Details)
 	bad(len(details) > 0 && !bytes.Equal(details, []byte("null")) && details[0] != '{', "details", "an object")
+	if detail := CheckDetails(details); detail != "" {
+		bad(true, "details", detail)
+	}
 	return wrong
 }

@@ -1,10 +1,13 @@
 package assign
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -51,29 +54,145 @@ func (q Query) Trimmed() string {
 	return strings.TrimSpace(strings.TrimSuffix(trimmed, ";"))
 }
 
-// Settings are a task's settings, which managers change.
+// Settings are a task's settings, which managers change. The tags are the table of them, which [AllSettings] reads:
+//
+//   - json is a setting's name in the API and in files of tasks, and the name of its column in task_version;
+//   - new is the value of a new task that does not name it;
+//   - least and most are its limits, and null is what null means in a refusal;
+//   - help, placeholder and the others are those of its flag, of getwork task create and update.
 type Settings struct {
-	Name          string    `json:"name" yaml:"name"`
-	Title         string    `json:"title" yaml:"title"`
-	Description   string    `json:"description" yaml:"description"`
-	Query         Query     `json:"query,omitzero" yaml:"query"`          // one SELECT that returns a column item, best first; null for an inbox
-	QueryTimeout  Duration  `json:"query_timeout" yaml:"query_timeout"`   // for one execution of the query; a run that takes longer fails
-	FreshFor      Duration  `json:"fresh_for" yaml:"fresh_for"`           // how long a run's leftovers may be handed out
-	StaleFor      Duration  `json:"stale_for" yaml:"stale_for"`           // how long after that, while the next run is under way
-	Recheck       Query     `json:"recheck,omitzero" yaml:"recheck"`      // one SELECT on $1 text[], item keys, that returns those that still match; null for none
-	MaxCandidates int       `json:"max_candidates" yaml:"max_candidates"` // how many items of a run are kept, without those that are blocked
-	MaxRequest    int       `json:"max_request" yaml:"max_request"`       // the most that one request may ask for
-	MaxOpen       *int      `json:"max_open" yaml:"max_open"`             // the most that one user may hold; nil for no limit
-	Lease         *Duration `json:"lease" yaml:"lease"`                   // how long work is held before it goes back; nil for no limit
-	Slots         int       `json:"slots" yaml:"slots"`                   // holders of an item at a time, unless the item says another number
-	MaxAttempts   *int      `json:"max_attempts" yaml:"max_attempts"`     // after these an item must be redriven; nil for no limit
-	Backoff       Duration  `json:"backoff" yaml:"backoff"`               // after the first failed attempt; doubled after each further one
-	RerunAfter    Duration  `json:"rerun_after" yaml:"rerun_after"`       // lingering requests alone run the query at most this often
-	ConflictsWith []string  `json:"conflicts_with" yaml:"conflicts_with"` // tasks; no user may hold or complete the same item under both
-	Groups        []string  `json:"groups" yaml:"groups"`                 // whose members may see and take it; empty for everybody
-	Position      *int      `json:"position" yaml:"position"`             // its place among the tasks, lowest first; nil: after those, by title
-	Display       *Display  `json:"display" yaml:"display"`               // how an item is shown; nil: by the types and names of its details
-	Paused        bool      `json:"paused" yaml:"paused"`                 // nothing is handed out; pending requests go on waiting
+	Name        string `json:"name" placeholder:"NAME" help:"The task's name: a-z, 0-9 and hyphens, at most 63 of them."`
+	Title       string `json:"title" most:"200 bytes" placeholder:"TEXT" help:"The name that people see."`
+	Description string `json:"description" most:"10000 bytes" placeholder:"TEXT" help:"What to do with an item."`
+
+	// Query ranks the items. It is null for an inbox.
+	Query        Query    `json:"query,omitzero" most:"500000 bytes" type:"setting" xor:"query" placeholder:"SQL" help:"One SELECT that returns a column item, best first."`
+	QueryTimeout Duration `json:"query_timeout" new:"2m" least:"1ms" most:"24h" placeholder:"2m" help:"How long the query may take; the default is 2m."`
+
+	// FreshFor is how long a run's leftovers may be handed out, StaleFor how long after that, while the next run is under way.
+	FreshFor Duration `json:"fresh_for" new:"0s" least:"0s" most:"24h" placeholder:"0s" help:"How long a result may serve later requests without running the query again; the default is 0s."`
+	StaleFor Duration `json:"stale_for" new:"0s" least:"0s" most:"24h" placeholder:"0s" help:"How much longer it may serve them while the query runs again; the default is 0s."`
+
+	Recheck Query `json:"recheck,omitzero" most:"500000 bytes" type:"setting" placeholder:"SQL" help:"A cheap SELECT that runs before items are handed out: given their keys as $1, a text[], it returns those that still match in a column item. With the default, none, a result is handed out unchecked while it is fresh."`
+
+	// MaxCandidates is how many items of a run are kept, without those that are blocked.
+	MaxCandidates int  `json:"max_candidates" new:"1000" least:"1" most:"1000000" placeholder:"1000" help:"How many items are taken from a result; the default is 1000."`
+	MaxRequest    int  `json:"max_request" new:"5" least:"1" most:"1000" placeholder:"5" help:"How many items one request may ask for; the default is 5."`
+	MaxOpen       *int `json:"max_open" least:"1" most:"1000000" null:"no limit" type:"setting" placeholder:"N" help:"How many items one user may hold; the default, none, means any number."`
+
+	Lease *Duration `json:"lease" least:"1s" most:"168h" null:"none" type:"setting" placeholder:"1h" help:"How long work is held before it goes back, unless it is extended; the default, none, means until it is let go of."`
+	Slots int       `json:"slots" new:"1" least:"1" most:"10000" placeholder:"1" help:"How many people may hold an item at a time, unless the item says otherwise; the default is 1."`
+
+	MaxAttempts *int     `json:"max_attempts" least:"1" most:"1000000" null:"no limit" type:"setting" placeholder:"N" help:"After this many failures or expired leases an item is not handed out until a manager redrives it; the default, none, means that it always is."`
+	Backoff     Duration `json:"backoff" new:"30s" least:"1ms" most:"24h" placeholder:"30s" help:"How long an item waits after its first failure; each further failure doubles it. The default is 30s."`
+	RerunAfter  Duration `json:"rerun_after" new:"1m" least:"1s" most:"24h" placeholder:"1m" help:"How often the query may run for lingering requests; the default is every 1m."`
+
+	ConflictsWith []string `json:"conflicts_with" most:"100 tasks" placeholder:"TASK" help:"Tasks, separated by commas: a user who holds or completed an item under one of them does not get it here, and the other way round. none means no task."`
+	Groups        []string `json:"groups" most:"100 groups" placeholder:"GROUP" help:"Groups, separated by commas: only their members see the task and get its work. none means everybody."`
+
+	Position *int     `json:"position" least:"-1000000" most:"1000000" null:"none" type:"setting" placeholder:"N" help:"The task's place among those that people see, lowest first; the default, none, means after those, by title."`
+	Display  *Display `json:"display" type:"setting" placeholder:"JSON" help:"How an item is shown: JSON with title, url, fields and others, as in the API's Display. With the default, none, the types and names of its details decide."`
+
+	// Notes says who sees, beside managers, how an item was let go of before: its holders, or nobody.
+	Notes string `json:"notes" new:"holders" placeholder:"holders" help:"Who sees how an item was let go of before, with its notes, beside managers: holders, or managers for nobody; the default is holders."`
+
+	// A task that is Paused hands out nothing; its pending requests go on waiting.
+	Paused bool `json:"paused" negatable:"" help:"Hand out nothing."`
+}
+
+// Setting is what the tags of [Settings] say of one setting.
+type Setting struct {
+	Name  string       // in the API and in files of tasks, and of its column in task_version
+	Type  reflect.Type // of its field
+	New   string       // the value of a new task; empty: empty, false or null
+	Least string       // the limits, of durations in Go's form; empty: none
+	Most  string       // of text and lists it says of what, such as "100 tasks"
+	Null  string       // what null means, if a number or a duration may be null
+
+	field       int
+	least, most int64
+}
+
+// AllSettings are all settings in the API's order.
+var AllSettings = readSettings()
+
+func readSettings() (all []Setting) {
+	fields := reflect.TypeFor[Settings]()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		of := Setting{Name: name, Type: f.Type, New: f.Tag.Get("new"), Least: f.Tag.Get("least"), Most: f.Tag.Get("most"), Null: f.Tag.Get("null"), field: i}
+		of.least, of.most = of.number(of.Least), of.number(of.Most)
+		all = append(all, of)
+	}
+	return all
+}
+
+// number reads a value of a tag.
+func (of *Setting) number(text string) (n int64) {
+	if text == "" {
+		return 0
+	}
+	var err error
+	if of.IsDuration() {
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		n = int64(d)
+	} else {
+		count, _, _ := strings.Cut(text, " ")
+		n, err = strconv.ParseInt(count, 10, 64)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("a tag of the setting %s: %v", of.Name, err))
+	}
+	return n
+}
+
+// In returns the setting's value in s, which can be set.
+func (of *Setting) In(s *Settings) reflect.Value { return reflect.ValueOf(s).Elem().Field(of.field) }
+
+// MayBeNull reports whether null is one of the setting's values. A list may be null in a body, too, and is then empty.
+func (of *Setting) MayBeNull() bool {
+	return of.Type.Kind() == reflect.Pointer || of.Type == reflect.TypeFor[Query]()
+}
+
+// IsDuration reports whether the setting is a [Duration], or null.
+func (of *Setting) IsDuration() bool {
+	return of.Type == reflect.TypeFor[Duration]() || of.Type == reflect.TypeFor[*Duration]()
+}
+
+// Limits is what a refusal says of a value beyond the limits; empty: there are none.
+func (of *Setting) Limits() (detail string) {
+	switch {
+	case of.Least != "":
+		detail = "from " + of.Least + " to " + of.Most
+		if of.IsDuration() {
+			detail = fmt.Sprintf("from %q to %q", of.Least, of.Most)
+		}
+		if of.Null != "" {
+			detail += ", or null for " + of.Null
+		}
+	case of.Type.Kind() == reflect.Slice:
+		detail = "at most " + of.Most
+	case of.Most != "":
+		detail = "a " + of.Name + " has at most " + of.Most
+	}
+	return detail
+}
+
+// beyond reports whether the setting's value in s is beyond the limits.
+func (of *Setting) beyond(s *Settings) bool {
+	v := of.In(s)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem() // not valid, and of no kind, if it is null
+	}
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64:
+		return v.Int() < of.least || v.Int() > of.most
+	case reflect.String, reflect.Slice:
+		return of.Most != "" && int64(v.Len()) > of.most
+	}
+	return false
 }
 
 // Inbox reports whether the task has no query, and its items are pushed.
@@ -82,32 +201,34 @@ func (s *Settings) Inbox() bool { return s.Query == "" }
 // Clone returns a copy that shares nothing with s, so that decoding JSON into it leaves s as it is.
 func (s *Settings) Clone() Settings {
 	c := *s
-	c.MaxOpen, c.Lease, c.MaxAttempts = cloned(s.MaxOpen), cloned(s.Lease), cloned(s.MaxAttempts)
-	c.Position, c.Display = cloned(s.Position), cloned(s.Display)
-	c.ConflictsWith, c.Groups = slices.Clone(s.ConflictsWith), slices.Clone(s.Groups)
+	for _, of := range AllSettings {
+		v := of.In(&c)
+		switch {
+		case v.Kind() == reflect.Pointer && !v.IsNil():
+			p := reflect.New(v.Type().Elem())
+			p.Elem().Set(v.Elem())
+			v.Set(p)
+		case v.Kind() == reflect.Slice && !v.IsNil():
+			v.Set(reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, v.Len()), v))
+		}
+	}
 	return c
 }
 
-func cloned[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
-}
-
 // DefaultSettings returns the values of settings that a new task does not name.
-func DefaultSettings() Settings {
-	return Settings{
-		QueryTimeout:  Duration(2 * time.Minute),
-		MaxCandidates: 1000,
-		MaxRequest:    5,
-		Slots:         1,
-		Backoff:       Duration(30 * time.Second),
-		RerunAfter:    Duration(time.Minute),
-		ConflictsWith: []string{},
-		Groups:        []string{},
+func DefaultSettings() (s Settings) {
+	for _, of := range AllSettings {
+		v := of.In(&s)
+		switch v.Kind() {
+		case reflect.Int, reflect.Int64:
+			v.SetInt(of.number(of.New))
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		case reflect.String:
+			v.SetString(of.New)
+		}
 	}
+	return s
 }
 
 var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
@@ -116,7 +237,7 @@ var slug = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 // to store it.
 func IsTaskName(name string) bool { return slug.MatchString(name) }
 
-// Check returns a [Refusal] that names every wrong field. It sorts the groups, and removes repeated ones.
+// Check returns a [Refusal] that names every wrong field, in the API's order. It sorts the groups, and removes repeated ones.
 func (s *Settings) Check() error {
 	if s.Groups == nil {
 		s.Groups = []string{}
@@ -129,38 +250,25 @@ func (s *Settings) Check() error {
 			fields = append(fields, Field{field, detail})
 		}
 	}
-	const day = Duration(24 * time.Hour)
 	wrong(!IsTaskName(s.Name), "name", "a name is 1 to 63 of a-z, 0-9 and hyphens, and does not begin with a hyphen")
-	for name, text := range map[string]string{"title": s.Title, "description": s.Description, "query": string(s.Query), "recheck": string(s.Recheck)} {
-		wrong(strings.ContainsRune(text, 0), name, "text without NUL")
+	for _, of := range AllSettings {
+		wrong(of.Type.Kind() == reflect.String && of.Name != "name" && strings.ContainsRune(of.In(s).String(), 0), of.Name, "text without NUL")
+		wrong(of.beyond(s), of.Name, of.Limits())
 	}
-	wrong(len(s.Title) > 200, "title", "a title has at most 200 bytes")
-	wrong(len(s.Description) > 10_000, "description", "a description has at most 10000 bytes")
-	wrong(len(s.Query) > 500_000, "query", "a query has at most 500000 bytes")
 	wrong(s.Query != "" && s.Query.Trimmed() == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
-	wrong(len(s.Recheck) > 500_000, "recheck", "a recheck has at most 500000 bytes")
 	wrong(s.Recheck != "" && s.Recheck.Trimmed() == "", "recheck", "a recheck is one SELECT on $1 text[] that returns the items that still match, or null for none")
+	wrong(s.Notes != "holders" && s.Notes != "managers", "notes", `"holders" or "managers"`)
 	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
-	wrong(s.QueryTimeout < Duration(time.Millisecond) || s.QueryTimeout > day, "query_timeout", `from "1ms" to "24h"`)
-	wrong(s.FreshFor < 0 || s.FreshFor > day, "fresh_for", `from "0s" to "24h"`)
-	wrong(s.StaleFor < 0 || s.StaleFor > day, "stale_for", `from "0s" to "24h"`)
-	wrong(s.MaxCandidates < 1 || s.MaxCandidates > 1_000_000, "max_candidates", "from 1 to 1000000")
-	wrong(s.MaxRequest < 1 || s.MaxRequest > 1000, "max_request", "from 1 to 1000")
-	wrong(s.MaxOpen != nil && (*s.MaxOpen < 1 || *s.MaxOpen > 1_000_000), "max_open", "from 1 to 1000000, or null for no limit")
-	wrong(s.Lease != nil && (*s.Lease < Duration(time.Second) || *s.Lease > 7*day), "lease", `from "1s" to "168h", or null for none`)
-	wrong(s.Slots < 1 || s.Slots > 10_000, "slots", "from 1 to 10000")
-	wrong(s.MaxAttempts != nil && (*s.MaxAttempts < 1 || *s.MaxAttempts > 1_000_000), "max_attempts", "from 1 to 1000000, or null for no limit")
-	wrong(s.Backoff < Duration(time.Millisecond) || s.Backoff > day, "backoff", `from "1ms" to "24h"`)
 	wrong(slices.Contains(s.ConflictsWith, s.Name), "conflicts_with", "a task does not conflict with itself")
-	wrong(len(s.ConflictsWith) > 100, "conflicts_with", "at most 100 tasks")
-	wrong(len(s.Groups) > 100, "groups", "at most 100 groups")
 	for _, g := range s.Groups {
 		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
-	wrong(s.RerunAfter < Duration(time.Second) || s.RerunAfter > day, "rerun_after", `from "1s" to "24h"`)
-	wrong(s.Position != nil && (*s.Position < -1_000_000 || *s.Position > 1_000_000), "position", "from -1000000 to 1000000, or null for none")
 	s.Display.check(wrong)
 	if len(fields) > 0 {
+		at := func(f Field) int {
+			return slices.IndexFunc(AllSettings, func(of Setting) bool { return of.Name == f.Field })
+		}
+		slices.SortStableFunc(fields, func(a, b Field) int { return cmp.Compare(at(a), at(b)) })
 		return &Refusal{Kind: Invalid, Detail: fields[0].Field + ": " + fields[0].Detail, Fields: fields}
 	}
 	return nil

@@ -10,6 +10,11 @@ type Task struct {
 	Held    int64 `json:"held"`
 	Shelf   int64 `json:"shelf"` // candidates that can be handed out without a run, 0 if the shelf is not fresh; of an inbox, ready items; counted up to 100000
 
+	Backlog *Backlog `json:"backlog"` // nil until a run has finished
+
+	Late         int64      `json:"late"`          // what is held, on the shelf or in the inbox although its deadline is over; of the last two up to 1000 are counted
+	NextDeadline *time.Time `json:"next_deadline"` // the earliest of the others; nil: none has one
+
 	RunningSince *time.Time `json:"running_since"` // when the current run began; nil if there is none
 	UsualSeconds *float64   `json:"usual_seconds"` // the median duration of the last runs of the query in force; nil if none has finished
 
@@ -18,6 +23,19 @@ type Task struct {
 
 	ID     int64    `json:"-"`
 	Newest [2]int64 `json:"-"` // ids of the newest waiting request and of the newest held work: they show a change when the counts are equal
+}
+
+// Backlog is how much there is to do, as the last run found it, whatever was handed out since. An inbox's is what is ready in it now.
+type Backlog struct {
+	Found  int64      `json:"found"`  // items
+	Free   int64      `json:"free"`   // those of them that were not held, put off or never
+	AsOf   *time.Time `json:"as_of"`  // what was committed before counts; nil: now
+	Oldest *time.Time `json:"oldest"` // the earliest since of those that were free; nil if the query returns none
+}
+
+// Ready notes how many items of an inbox are ready.
+func (t *Task) Ready(n int64) {
+	t.Shelf, t.Backlog = n, &Backlog{Found: n, Free: n}
 }
 
 // NoTask returns the refusal, [NotFound], of a task that does not exist or is not open to the caller.
@@ -57,11 +75,12 @@ type Run struct {
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
 	Error      *string    `json:"error"`
-	Given      *int64     `json:"given"`       // rows that the query returned; nil, like the next four, unless the run finished
-	Blocked    *int64     `json:"blocked"`     // those of them that are held, put off or never
-	PassedOver *int64     `json:"passed_over"` // those of them without a usable item
-	Candidates *int       `json:"candidates"`  // the remaining rows, at most max_candidates
-	Cut        *bool      `json:"cut"`         // whether there were more than max_candidates
+	Given      *int64     `json:"given"`            // rows that the query returned; nil, like the next five, unless the run finished
+	Blocked    *int64     `json:"blocked"`          // those of them that are held, put off or never
+	PassedOver *int64     `json:"passed_over"`      // those of them without a usable item
+	LeftOut    *int64     `json:"details_left_out"` // items that are handed out without their details, which are beyond the limits
+	Candidates *int       `json:"candidates"`       // the remaining rows, at most max_candidates
+	Cut        *bool      `json:"cut"`              // whether there were more than max_candidates
 	DurationMS *float64   `json:"duration_ms"`
 
 	TaskID int64 `json:"-"`

@@ -2,7 +2,7 @@ package assign
 
 import "time"
 
-// The types of events that a web hook can be told of.
+// The types of events that a web hook can get.
 const (
 	WorkAssignedEvent = "work.assigned" // somebody got an item
 	WorkClosedEvent   = "work.closed"   // it was let go of, in whatever way but by its lease
@@ -14,7 +14,7 @@ const (
 // WebhookEvents are those that happen; a test is none.
 var WebhookEvents = []string{WorkAssignedEvent, WorkClosedEvent, WorkExpiredEvent, RunFailedEvent}
 
-// Webhook is a URL that is told of events.
+// Webhook is a URL to which events are posted.
 type Webhook struct {
 	ID          int64      `json:"id,string"`
 	Task        *string    `json:"task"` // null: all tasks
@@ -24,7 +24,7 @@ type Webhook struct {
 	CreatedBy   string     `json:"created_by"`
 	FormerUntil *time.Time `json:"former_until"` // until then the secret before the last rotation signs, too
 	Failures    int        `json:"failures"`     // in a row, up to now
-	RetryAt     *time.Time `json:"retry_at"`     // nothing is sent before
+	RetryAt     *time.Time `json:"retry_at"`     // nothing is sent before; null: nothing delays it
 	Waiting     int64      `json:"waiting"`      // events; counted up to 1000
 	Dead        int64      `json:"dead"`
 }
@@ -49,7 +49,7 @@ type Delivery struct {
 	State     string     `json:"state"` // waiting, delivered or dead
 	Attempts  int        `json:"attempts"`
 	CreatedAt time.Time  `json:"created_at"`
-	NextAt    *time.Time `json:"next_at"` // while it waits
+	NextAt    *time.Time `json:"next_at"` // nothing is sent before, while it waits; null: it is due
 	EndedAt   *time.Time `json:"ended_at"`
 	Status    *int       `json:"status"` // of the last answer
 	Error     *string    `json:"error"`  // of the last attempt

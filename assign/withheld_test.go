@@ -48,7 +48,7 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// A program that reads a task can tell an inbox from a query that it may not read.
+// A program that reads a task can distinguish an inbox from a query that it may not read.
 func TestWithheldQueriesAreNoInbox(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,14 +42,34 @@ type Work struct {
 	AvailableAt    *time.Time      `json:"available_at"` // when the item may be handed out again; of redriven work, when that was; else nil
 	Note           *string         `json:"note"`
 
-	Lease     *Duration `json:"lease,omitempty"`     // how long an extension lasts
-	ClosedBy  *string   `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
-	Error     *string   `json:"error,omitempty"`     // how the attempt failed
-	ToOthers  bool      `json:"to_others,omitempty"` // returned, and not to be offered to the same user again
-	Exhausted bool      `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
-	Expiring  bool      `json:"expiring,omitempty"`  // at most a fifth of its lease is left
+	Deadline  *time.Time `json:"deadline,omitempty"`  // the item's; nil if it has none
+	Lease     *Duration  `json:"lease,omitempty"`     // how long an extension lasts
+	ClosedBy  *string    `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
+	Error     *string    `json:"error,omitempty"`     // how the attempt failed
+	ToOthers  bool       `json:"to_others,omitempty"` // returned, and not to be offered to the same user again
+	Exhausted bool       `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
+	Expiring  bool       `json:"expiring,omitempty"`  // at most a fifth of its lease is left
+
+	Again   bool     `json:"again,omitempty"`  // when it was handed out, somebody had let go of the item before
+	Earlier []Ending `json:"earlier,omitzero"` // how, for those who may know; nil but for GET /work/{id}
+
+	// DetailsLeftOut says that there are details that this answer leaves out, with {} in their place: they were too much for it, and
+	// GET /work/{id} has them; or for any answer, see MaxDetails and MaxLevels.
+	DetailsLeftOut bool `json:"details_left_out,omitempty"`
 
 	TaskID int64 `json:"-"`
+}
+
+// Ending is how somebody let go of an item.
+type Ending struct {
+	ID       int64     `json:"id,string"` // of that work
+	User     string    `json:"user"`
+	Instance string    `json:"instance,omitempty"`
+	State    WorkState `json:"state"` // what became of it
+	ClosedAt time.Time `json:"closed_at"`
+	ClosedBy *string   `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
+	Note     *string   `json:"note"`
+	Error    *string   `json:"error,omitempty"`
 }
 
 // RanOut reports whether the end of its lease closed the work.
@@ -141,6 +162,45 @@ func (d Disposition) Check() error {
 	return checkNote("error", d.Error)
 }
 
+// MaxMany is how much work one call disposes of, or extends, at most.
+const MaxMany = 1000
+
+// Disposal is the disposition of one of several works.
+type Disposal struct {
+	ID int64 `json:"id,string"`
+	Disposition
+}
+
+// Result is what became of one of several works in a call: the work as it is now, or the problem with which it was refused.
+type Result struct {
+	ID      int64    `json:"id,string"`
+	Status  int      `json:"status"` // as of a call for this one alone
+	Work    *Work    `json:"work,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Refused returns the result for work that is refused.
+func Refused(id int64, r *Refusal) Result {
+	p := r.Problem()
+	return Result{ID: id, Status: p.Status, Problem: &p}
+}
+
+// CheckMany returns a [Refusal] of a call that names too much work, or any of it twice. field is the list's name, and suffix what
+// follows a place in it, such as ".id".
+func CheckMany(ids []int64, field, suffix string) error {
+	if len(ids) > MaxMany {
+		return Refuse(TooLarge, "a call is for at most %d works; this one names %d: send it in parts", MaxMany, len(ids))
+	}
+	at := make(map[int64]int, len(ids))
+	for i, id := range ids {
+		if first, twice := at[id]; twice {
+			return RefuseField(fmt.Sprintf("%s[%d]%s", field, i, suffix), "work %d is named twice, first in %s[%d]; nothing was done: name each once", id, field, first)
+		}
+		at[id] = i
+	}
+	return nil
+}
+
 func checkNote(field string, text *string) error {
 	switch {
 	case text == nil:
@@ -191,8 +251,14 @@ func (f *WorkFilter) Check() error {
 	return nil
 }
 
-// Release returns all work that a user holds, or that is held of a task, or that the user holds of the task. A dry run comes
-// first: it counts the work, and gives a token for exactly that set. The real call names the token.
+// Reassignment says who gets held work.
+type Reassignment struct {
+	User  string `json:"user"`
+	Force bool   `json:"force,omitempty"` // also if nobody of that name has been seen
+}
+
+// Release returns all work that a user holds, or that is held of a task, or that the user holds of the task, and cancels what that user
+// waits for (of that task, if one is named). A dry run comes first: it counts both, and gives a token for exactly that set of work. The real call names the token.
 type Release struct {
 	User   string `json:"user,omitempty"`
 	Task   string `json:"task,omitempty"`
@@ -200,8 +266,14 @@ type Release struct {
 	Token  string `json:"token,omitempty"`
 }
 
-// Released is the result of a release: how much work it concerns.
+// Released is the result of a release: how much it concerns.
 type Released struct {
-	Count int    `json:"count"`
-	Token string `json:"token,omitempty"` // of a dry run
+	Count    int    `json:"count"`           // of work
+	Requests int    `json:"requests"`        // of its user that wait, and are cancelled
+	Token    string `json:"token,omitempty"` // of a dry run
+}
+
+// NoWork returns the refusal, [NotFound], of work that does not exist or is not the caller's.
+func NoWork(id int64) error {
+	return Refuse(NotFound, "no work %d of yours; GET /api/v1/pipeline lists what you hold", id)
 }

@@ -13,4 +13,11 @@
 // echo through another connection every few seconds. Only an echo that comes back proves the path (Up). Silence although
 // echoes were sent disproves it (Down, close, connect again). Silence while no echo could be sent proves nothing. Messages
 // between Down and Up are lost, so the receiver reads everything again at each Up.
+//
+// # Races
+//
+//   - A connection is dead and silent. The echo fails to come: connect again, and read everything.
+//     TestFrozenConnectionIsNoticedAndReplaced
+//   - A node dies before it announces. Only what was committed under its pledge is announced later, and the other nodes read
+//     everything when nothing follows the pledge ([Announcer.Tell]). TestPledgeStandsOnlyWhileHeard
 package notify

@@ -21,7 +21,7 @@ type Message struct {
 	Changes []Change `json:"changes,omitempty"` // at most one per task
 	All     bool     `json:"all,omitempty"`     // too much changed to name: read everything again
 	Again   bool     `json:"again,omitempty"`   // the sender may commit more, and sends again soon; if it doesn't, read everything again
-	Rights  bool     `json:"rights,omitempty"`  // somebody's rights have ended or changed: look at once
+	Rights  bool     `json:"rights,omitempty"`  // somebody's rights have ended or changed: read at once
 	Even    bool     `json:"even,omitempty"`    // everything committed since Again has been announced
 }
 

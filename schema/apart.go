@@ -62,7 +62,7 @@ func runApart(ctx context.Context, conn *pgx.Conn, n Name, what string, all []st
 			return fmt.Errorf("%s: %w", step, err)
 		}
 	}
-	if _, err := conn.Exec(ctx, n.SQL(`update getwork.schema_version set version = $1`), to); err != nil {
+	if _, err := conn.Exec(ctx, n.SQL(`update getwork.version set version = $1`), to); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

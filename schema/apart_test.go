@@ -17,9 +17,6 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// indexes is the migration whose statements run outside a transaction.
-const indexes = 12
-
 // reader is a transaction that a build of an index waits for: it began before, and has read the table.
 type reader struct{ conn *pgx.Conn }
 
@@ -31,14 +28,6 @@ func (r reader) begin(t *testing.T) {
 func (r reader) end(t *testing.T) {
 	t.Helper()
 	exec(t, r.conn, `commit`)
-}
-
-// alone takes the later migrations back, whose way down may wait for readers.
-func alone(t *testing.T, conn *pgx.Conn) {
-	t.Helper()
-	if err := schema.Down(t.Context(), conn, schema.Default, indexes); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // waitsForReader waits until a migration's connection waits for a reader, and returns what it executes; ok is false if it ended
@@ -67,12 +56,11 @@ func TestIndexesAreBuiltBesideWriters(t *testing.T) {
 	conn, watch, writer := connect(t, url), connect(t, url), connect(t, url)
 	readers := [2]reader{{connect(t, url)}, {connect(t, url)}}
 	exec(t, writer, `insert into getwork.task default values; set lock_timeout = '1s'`)
-	alone(t, conn)
 	for _, way := range []struct {
 		name string
 		f    func() error
 	}{
-		{"down", func() error { return schema.Down(ctx, conn, schema.Default, indexes-1) }},
+		{"down", func() error { return schema.Down(ctx, conn, schema.Default, schema.Altered) }},
 		{"up", func() error { return schema.Up(ctx, conn, schema.Default) }},
 	} {
 		readers[0].begin(t)
@@ -114,7 +102,6 @@ func TestIndexesAfterAKill(t *testing.T) {
 	want := objects(t, watch)
 	_, latest := status(t, watch, schema.Default)
 	held := reader{connect(t, url)}
-	alone(t, watch)
 	invalid := func() (n int) {
 		t.Helper()
 		if err := watch.QueryRow(ctx, `select count(*) from pg_index where not indisvalid`).Scan(&n); err != nil {
@@ -127,7 +114,7 @@ func TestIndexesAfterAKill(t *testing.T) {
 		to   int32
 		f    func(conn *pgx.Conn) error
 	}{
-		{"down", indexes - 1, func(conn *pgx.Conn) error { return schema.Down(ctx, conn, schema.Default, indexes-1) }},
+		{"down", schema.Altered, func(conn *pgx.Conn) error { return schema.Down(ctx, conn, schema.Default, schema.Altered) }},
 		{"up", latest, func(conn *pgx.Conn) error { return schema.Up(ctx, conn, schema.Default) }},
 	} {
 		kills, left := 0, 0

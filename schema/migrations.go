@@ -15,6 +15,9 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
+// files are the migrations; tests of this package add some.
+var files fs.FS = embedded
+
 // separator divides a file into its up and down parts, as tern writes it.
 const separator = "---- create above / drop below ----"
 
@@ -28,7 +31,7 @@ type migration struct{ name, up, down string }
 // load reads the embedded files in their order. It parses them itself, without tern's templates: a file runs as
 // it is, except for the schema's name.
 func load(n Name) ([]migration, error) {
-	dir, err := fs.Sub(embedded, "migrations")
+	dir, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}

@@ -21,7 +21,7 @@ func TestMigrationWaitsInShortTries(t *testing.T) {
 	defer cancel()
 	url := schematest.URL(t)
 	conn, long, other := connect(t, url), connect(t, url), connect(t, url)
-	if err := schema.Down(ctx, conn, schema.Default, 2); err != nil {
+	if err := schema.Down(ctx, conn, schema.Default, schema.Released); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, long, `set application_name = 'a long query'; begin; select from getwork.work`)
@@ -30,7 +30,7 @@ func TestMigrationWaitsInShortTries(t *testing.T) {
 	go func() { done <- schema.Up(ctx, conn, schema.Default, func(message string) { waits <- message }) }()
 	select {
 	case message := <-waits:
-		if !strings.Contains(message, "003_shelf") || !strings.Contains(message, "a long query (pid ") {
+		if !strings.Contains(message, "_altered") || !strings.Contains(message, "a long query (pid ") {
 			t.Errorf("it says %q", message)
 		}
 	case err := <-done:
@@ -60,7 +60,7 @@ func TestMigrationGivesUp(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	conn, long := connect(t, url), connect(t, url)
-	if err := schema.Down(context.Background(), conn, schema.Default, 2); err != nil {
+	if err := schema.Down(context.Background(), conn, schema.Default, schema.Released); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, long, `set application_name = 'a long query'; begin; select from getwork.work`)
@@ -69,8 +69,8 @@ func TestMigrationGivesUp(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a long query (pid ") || !strings.Contains(err.Error(), "try again later") {
 		t.Errorf("error %v", err)
 	}
-	if current, _ := status(t, connect(t, url), schema.Default); current != 2 {
-		t.Errorf("version %d, want 2", current)
+	if current, _ := status(t, connect(t, url), schema.Default); current != schema.Released {
+		t.Errorf("version %d, want %d", current, schema.Released)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestMigrationHasNoTimeOuts(t *testing.T) {
 	defer cancel()
 	url := schematest.URL(t)
 	first, second, long, watch := connect(t, url), connect(t, url), connect(t, url), connect(t, url)
-	if err := schema.Down(ctx, first, schema.Default, 2); err != nil {
+	if err := schema.Down(ctx, first, schema.Default, schema.Released); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, long, `begin; select from getwork.work`)

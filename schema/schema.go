@@ -30,6 +30,9 @@ var (
 
 	// ErrOlder means that migrations are missing.
 	ErrOlder = errors.New("schema is older than this program")
+
+	// ErrUnreleased means that the tables were made before 0.1. No migration leads on from them.
+	ErrUnreleased = errors.New("schema was made before getwork 0.1")
 )
 
 // lockClass is the first key of the advisory lock under which schemas are made, migrated and dropped; the
@@ -47,22 +50,26 @@ const (
 const unlockTimeout = 5 * time.Second
 
 // Status returns the database's version, and the latest that this program knows. Before the first migration
-// current is 0.
+// current is 0. If the tables were made before 0.1, it returns [ErrUnreleased]. Those are known by their table of versions, which had
+// another name: migrations to come have the numbers that theirs had.
 func Status(ctx context.Context, conn *pgx.Conn, n Name) (current, latest int32, err error) {
 	all, err := load(n)
 	if err != nil {
 		return 0, 0, err
 	}
 	latest = int32(len(all))
-	const exists = `select to_regclass($1::text) is not null`
-	var made bool
-	if err := conn.QueryRow(ctx, exists, n.versionTable()).Scan(&made); err != nil {
+	const exists = `select to_regclass($1::text) is not null, to_regclass($2::text) is not null`
+	var made, unreleased bool
+	if err := conn.QueryRow(ctx, exists, n.versionTable(), n.Quoted()+".schema_version").Scan(&made, &unreleased); err != nil {
 		return 0, latest, fmt.Errorf("schema version: %w", err)
+	}
+	if unreleased {
+		return 0, latest, fmt.Errorf("%w: save what you need of %s with pg_dump, and use an empty database or another --schema", ErrUnreleased, n)
 	}
 	if !made {
 		return 0, latest, nil
 	}
-	const version = `select version from getwork.schema_version`
+	const version = `select version from getwork.version`
 	if err := conn.QueryRow(ctx, n.SQL(version)).Scan(&current); err != nil {
 		return 0, latest, fmt.Errorf("schema version: %w", err)
 	}
@@ -196,7 +203,7 @@ func create(ctx context.Context, conn *pgx.Conn, n Name) error {
 // others.
 func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, n.SQL(`drop table if exists getwork.schema_version`)); err != nil {
+		if _, err := tx.Exec(ctx, n.SQL(`drop table if exists getwork.version`)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `drop schema if exists `+n.Quoted())
@@ -210,7 +217,7 @@ func drop(ctx context.Context, conn *pgx.Conn, n Name) error {
 
 // locked runs f under the advisory lock of this schema. It asks for the lock again and again: a statement that waited for it
 // would have a snapshot all the while, and a migration that builds an index concurrently waits for every snapshot. Two sessions can't safely create a schema at the same time,
-// not even with if not exists: both look, both insert, one fails.
+// not even with if not exists: both check, both insert, one fails.
 func locked(ctx context.Context, conn *pgx.Conn, n Name, f func() error) (err error) {
 	h := fnv.New32a()
 	h.Write([]byte(n))
@@ -256,4 +263,4 @@ func newer(n Name, current, latest int32) error {
 // versionTable is tern's table of versions: inside the schema, so that dropping the schema leaves nothing. It is
 // quoted, because a name may be a reserved word. Tern then doesn't find it in the catalogue and executes create
 // table if not exists, which has the same result.
-func (n Name) versionTable() string { return n.Quoted() + ".schema_version" }
+func (n Name) versionTable() string { return n.Quoted() + ".version" }

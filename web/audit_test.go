@@ -19,8 +19,8 @@ func (n *station) acts(t *testing.T) (acts string) {
 	return acts
 }
 
-// The audit says who acts and from where, and who looks at other people's work: once an hour for each of them, and not if they
-// are refused or look at their own.
+// The audit says who acts and from where, and who reads other people's work: once an hour for each of them, and not if they
+// are refused or read their own.
 func TestActsOverREST(t *testing.T) {
 	t.Parallel()
 	n := start(t, stationOptions{})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,6 +18,39 @@ import (
 
 	"getwork/assign"
 )
+
+// bodyPatience is how long a call's body may take to come.
+const bodyPatience = 5 * time.Second
+
+// maxLogInBody is what bodies of log-ins have at most, whose senders nobody knows yet. A log-out message may have 64 KiB, and its own
+// handler refuses more.
+const maxLogInBody = 65 << 10
+
+// receive reads a call's body, of at most so many bytes, before the call takes its place. A slow body would otherwise occupy the
+// place, and keep other calls out.
+func receive(w http.ResponseWriter, r *http.Request, most int64) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyPatience)) // fails only for a test's recorder, which is not slow
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err == nil { // after an error it stays: net/http reads on before it answers or closes, and would wait for ever
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return nil
+	case errors.As(err, &large):
+		return assign.Refuse(assign.TooLarge, "a body has at most %d bytes", most)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close") // the rest of the body may still come
+		return assign.Refuse(assign.TooSlow, "the body did not come within %s; send it at once", bodyPatience)
+	}
+	return assign.Refuse(assign.Invalid, "the body broke off: %v; send it again", err)
+}
 
 const maxBody = 1 << 20
 
@@ -52,7 +86,7 @@ func decodeIfAny(w http.ResponseWriter, r *http.Request, v any) error {
 
 func decodeBytes(body []byte, v any) error {
 	if !utf8.Valid(body) { // encoding/json would replace invalid bytes, so that two keys could become one
-		return assign.Refuse(assign.Invalid, "the body is not UTF-8")
+		return assign.Refuse(assign.Invalid, "the text is not UTF-8; encode it in UTF-8")
 	}
 	err := strictly(body, v)
 	if err == nil {
@@ -62,10 +96,10 @@ func decodeBytes(body []byte, v any) error {
 		err = &json.UnmarshalTypeError{Value: "null"}
 	}
 	if err == nil && hasNUL(body) {
-		err = errors.New("text has no NUL character (\\u0000)")
+		err = assign.Refuse(assign.Invalid, "a text has the character NUL (\\u0000), which PostgreSQL can't keep; leave it out")
 	}
 	if err == nil && assign.LoneSurrogate(body) {
-		err = errors.New("text has no half of a character (\\ud800 to \\udfff without the other half)")
+		err = assign.Refuse(assign.Invalid, "a text has half of a character (\\ud800 to \\udfff without the other half); send both halves or none")
 	}
 	if err != nil {
 		if field, wrong := spoiled(body, v); field != "" {
@@ -159,4 +193,101 @@ func badBody(err error, v any) error {
 		}
 	}
 	return r
+}
+
+// checkFields refuses fields that encoding/json accepts: a repeated field, of which it takes the last, and one that differs
+// from its name in the case of letters. A program that reads the JSON first, such as a proxy that allows or logs calls, may
+// have taken the other one. The JSON must be valid; v points to its destination.
+func checkFields(body []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	return checkValue(d, reflect.TypeOf(v).Elem())
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// checkValue reads one value of that type from d; a nil type means any.
+func checkValue(d *json.Decoder, of reflect.Type) error {
+	for of != nil && of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of != nil && (of.Implements(unmarshaler) || reflect.PointerTo(of).Implements(unmarshaler)) {
+		of = nil // its decoder checks the names
+	}
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case json.Delim('['):
+		var element reflect.Type
+		if of != nil && (of.Kind() == reflect.Slice || of.Kind() == reflect.Array) {
+			element = of.Elem()
+		}
+		for d.More() {
+			if err := checkValue(d, element); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	case json.Delim('{'):
+		err = checkObject(d, of)
+	}
+	return err
+}
+
+func checkObject(d *json.Decoder, of reflect.Type) error {
+	var names map[string]reflect.Type
+	var value reflect.Type
+	switch {
+	case of == nil:
+	case of.Kind() == reflect.Struct:
+		names = map[string]reflect.Type{}
+		addNames(names, of)
+	case of.Kind() == reflect.Map:
+		value = of.Elem()
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name := token.(string) // an object's names are always strings
+		if seen[name] {
+			return refuseField(name, "the field %s occurs twice; send it once", name)
+		}
+		seen[name] = true
+		field := value
+		if names != nil {
+			var known bool
+			if field, known = names[name]; !known {
+				return fmt.Errorf("json: unknown field %q", name)
+			}
+		}
+		if err := checkValue(d, field); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+// addNames adds the names of a struct's fields as encoding/json knows them.
+func addNames(names map[string]reflect.Type, of reflect.Type) {
+	for field := range of.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case name != "":
+			names[name] = field.Type
+		case field.Anonymous:
+			embedded := field.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			addNames(names, embedded)
+		case field.IsExported():
+			names[field.Name] = field.Type
+		}
+	}
 }

@@ -23,7 +23,7 @@ func readCursor(r *http.Request) (after int64, limit int, err error) {
 	return after, int(n), err
 }
 
-// readPage reads a page of at most limit rows. It reads one row more: without it, a full page doesn't tell whether it is the last.
+// readPage reads a page of at most limit rows. It reads one row more: without it, a full page doesn't show whether it is the last.
 func readPage[T any](limit int, read func(limit int) ([]T, error)) (rows []T, more bool, err error) {
 	rows, err = read(limit + 1)
 	if len(rows) > limit {

@@ -1,10 +1,9 @@
 package web
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"getwork/assign"
@@ -74,7 +73,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 			s.tell(out, assign.Event{Type: "error", Body: endOf(why).Problem()})
 			return nil
 		case <-idle.C:
-			if !out.send(": still here\n\n") {
+			if !out.send([]byte(": still here\n\n")) {
 				return nil
 			}
 		case <-ready:
@@ -85,6 +84,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 			if !s.tell(out, events...) {
 				return nil
 			}
+			stream.Written()
 		}
 	}
 }
@@ -93,16 +93,71 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 func (s *server) tell(out *outlet, events ...assign.Event) bool {
 	for _, e := range events {
 		if e.Type != "error" && out.isCut() {
-			return true // why is told next
+			return true // why comes next
 		}
-		b, err := json.Marshal(e)
+		b, err := e.AppendMessage([]byte("event: " + e.Type + "\ndata: "))
 		if err != nil {
 			s.Log.Error("encode event", "error", err)
 			return false
 		}
-		if !out.send(fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, b)) {
+		if !out.send(append(b, "\n\n"...)) {
 			return false
 		}
 	}
 	return true
+}
+
+const (
+	takesWithin = 15 * time.Second // a client of an event stream that takes nothing for so long is given up
+	partsWithin = time.Second      // the same when its user's rights have ended
+)
+
+// outlet writes an event stream to a client, which may be slow, until the stream is cut from elsewhere: its user may not see what
+// comes then, also if it was taken from the stream before. A write that waits for the client ends soon after.
+type outlet struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	over    chan rights.End // gets why the stream was cut
+
+	mu     sync.Mutex
+	until  time.Time // when writes end; zero: it is not cut
+	closed bool      // the answer is over: its connection may serve another call
+}
+
+// send writes and flushes.
+func (o *outlet) send(text []byte) bool {
+	o.mu.Lock()
+	until := o.until
+	if until.IsZero() {
+		until = time.Now().Add(takesWithin)
+	}
+	_ = o.control.SetWriteDeadline(until)
+	o.mu.Unlock()
+	if _, err := o.w.Write(text); err != nil {
+		return false
+	}
+	return o.control.Flush() == nil
+}
+
+// cut ends the stream. It may be called at any time, and once.
+func (o *outlet) cut(why rights.End) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over <- why
+	if o.until = time.Now().Add(partsWithin); !o.closed {
+		_ = o.control.SetWriteDeadline(o.until)
+	}
+}
+
+func (o *outlet) isCut() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.until.IsZero()
+}
+
+// close ends cut's hold on the connection.
+func (o *outlet) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
 }

@@ -97,13 +97,13 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
-	if kind, hello := l.event(); kind != "hello" || hello["node"] != "n1" || hello["user"] != "oliver" || hello["role"] != "agent" {
+	if kind, hello := l.event(); kind != "hello" || hello["node"] != n.engine.Node || hello["user"] != "oliver" || hello["role"] != "agent" {
 		t.Errorf("first %s %v", kind, hello)
 	}
 	if kind, snapshot := l.event(); kind != "snapshot" || len(snapshot["requests"].([]any)) != 1 || len(snapshot["work"].([]any)) != 0 {
 		t.Errorf("second %s %v", kind, snapshot)
 	}
-	seen := []any{l.next("task")["name"], l.next("task")["name"]} // what is followed is told at once
+	seen := []any{l.next("task")["name"], l.next("task")["name"]} // what is followed is sent at once
 	if !slices.Contains(seen, "verify") || !slices.Contains(seen, "answer") {
 		t.Errorf("the tasks that were told of are %v", seen)
 	}
@@ -197,27 +197,4 @@ func TestEventsEndWithTheNode(t *testing.T) {
 			t.Fatalf("a stream that is opened now begins with %q", kind)
 		}
 	}
-}
-
-// Every stream reports that a task is new, changed or deleted, also to users who may not see it; it does not say which.
-func TestTasksAreToldOf(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	n := start(t, stationOptions{})
-	l := n.listen(t, "", as("oliver"))
-	l.next("snapshot")
-	told := func(what string) {
-		t.Helper()
-		if body := l.next("tasks"); body == nil || len(body) > 0 {
-			t.Errorf("%s: told of %v", what, body)
-		}
-	}
-	n.call(t, "POST", "/api/v1/tasks", manager(), `{"name":"secret","query":null,"groups":["desk"]}`).want(201)
-	told("created")
-	n.call(t, "PATCH", "/api/v1/tasks/secret", manager("If-Match", "*"), `{"title":"A secret"}`).want(200)
-	told("changed")
-	n.call(t, "POST", "/api/v1/tasks/secret/versions/1/restore", manager(), "").want(200)
-	told("restored")
-	n.call(t, "DELETE", "/api/v1/tasks/secret", manager(), "").want(204)
-	told("deleted")
 }

@@ -186,6 +186,9 @@ func (s *server) logIn(w http.ResponseWriter, r *http.Request) error {
 		Role   string `json:"role"`
 		Groups string `json:"groups"`
 	}
+	if err := receive(w, r, maxLogInBody); err != nil {
+		return err
+	}
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
@@ -241,4 +244,72 @@ func orNil(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// follow calls end, once, when the caller's rights end or change, until it is released.
+func (s *server) follow(c *Caller, end func(rights.End)) (release func()) {
+	if s.Rights == nil || c.Rights == nil {
+		return func() {}
+	}
+	var most time.Duration
+	if s.HeldFor != nil {
+		most = s.HeldFor(c)
+	}
+	return s.Rights.Follow(c.Rights, most, end)
+}
+
+// endOf is what a live channel hears of its end.
+func endOf(why rights.End) *assign.Refusal {
+	switch why {
+	case rights.EndBlocked:
+		return assign.Refuse(assign.Forbidden, "your account was blocked, or has no role any more; ask an administrator")
+	case rights.EndChanged:
+		return assign.Refuse(assign.Unavailable, "your rights have changed; reconnect")
+	case rights.EndAway:
+		return assign.Refuse(assign.Unavailable, "this node has lost the database; reconnect")
+	}
+	return assign.Refuse(assign.Unauthenticated, "your log-in has ended; log in again")
+}
+
+// callEndOf is what a call that waits hears of the end of its caller's rights.
+func callEndOf(why rights.End) *assign.Refusal {
+	switch why {
+	case rights.EndChanged:
+		return assign.Refuse(assign.Unavailable, "your rights have changed meanwhile; ask again")
+	case rights.EndAway:
+		return assign.Refuse(assign.Unavailable, "this node has lost the database; ask again")
+	}
+	return endOf(why)
+}
+
+// FollowSocket is follow for sockets: end gets the close code, one of package ws, and the reason. watch is nil under --auth dev.
+func FollowSocket(watch *rights.Watch, heldFor func(*Caller) time.Duration, r *http.Request, end func(code int, reason string)) (release func()) {
+	codes := map[rights.End]int{rights.EndOver: 4401, rights.EndBlocked: 4403, rights.EndChanged: 1012, rights.EndAway: 1013}
+	s := &server{Config: Config{Rights: watch, HeldFor: heldFor}}
+	return s.follow(CallerOf(r), func(why rights.End) { end(codes[why], endOf(why).Detail) })
+}
+
+// Route is an address of the log-in, for people who are not known yet.
+type Route struct {
+	Method, Path string
+	Handler      http.Handler
+	Limit        *AddressLimit // how often it may be asked for from one address; nil: always
+}
+
+// entered bounds how often an address may ask.
+func (s *server) entered(route Route) http.Handler {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		if route.Limit != nil {
+			if allowed, after := route.Limit.Allow(ClientAddress(r), 1); !allowed {
+				limited := assign.Refuse(assign.RateLimited, "too many log-ins from this address; wait a minute")
+				limited.After = after
+				return limited
+			}
+		}
+		if err := receive(w, r, maxLogInBody); err != nil {
+			return err
+		}
+		route.Handler.ServeHTTP(w, r)
+		return nil
+	})
 }

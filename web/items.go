@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"getwork/assign"
+	"getwork/assign/explain"
+	"getwork/assign/manage"
+	"getwork/assign/rights"
 )
 
 // pushItems puts items into an inbox: all of them, or none if one is invalid.
-func (s *server) pushItems(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
-		return err
-	}
+func (s *server) pushItems(w http.ResponseWriter, r *http.Request, name string) error {
 	items, err := decodeItems(w, r)
 	if err != nil {
 		return err
@@ -27,11 +28,19 @@ func (s *server) pushItems(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, pushed)
 }
 
-// decodeItems reads the body one item at a time, so that a refusal names the item: "[3].priority".
+// decodeItems reads the body one item at a time, so that whatever is wrong with an item, the refusal names it: "[3].priority".
 func decodeItems(w http.ResponseWriter, r *http.Request) ([]assign.NewItem, error) {
 	var each []json.RawMessage
-	if err := decode(w, r, &each); err != nil {
+	body, err := readBody(w, r, &each)
+	if err != nil {
 		return nil, err
+	}
+	const around = 2                                                   // the array, and the item
+	if i, deep := assign.Deeper(body, around+assign.MaxLevels); deep { // encoding/json refuses some of these without saying where
+		return nil, inElement(i, assign.RefuseField("details", "%s", assign.TooDeep))
+	}
+	if strictly(body, &each) != nil || each == nil {
+		return nil, decodeBytes(body, &each) // which says what is wrong with the whole
 	}
 	items := make([]assign.NewItem, len(each))
 	for i, one := range each {
@@ -43,12 +52,15 @@ func decodeItems(w http.ResponseWriter, r *http.Request) ([]assign.NewItem, erro
 }
 
 // inElement adds to a refusal which element of an array it is about.
-func inElement(i int, err error) error {
+func inElement(i int, err error) error { return inList("", i, err) }
+
+// inList is inElement for the array in a field.
+func inList(field string, i int, err error) error {
 	var r *assign.Refusal
 	if !errors.As(err, &r) {
 		return err
 	}
-	place := fmt.Sprintf("[%d]", i)
+	place := fmt.Sprintf("%s[%d]", field, i)
 	if len(r.Fields) == 0 {
 		r.Fields = []assign.Field{{Detail: r.Detail}}
 	} else {
@@ -78,19 +90,43 @@ func itemOf(r *http.Request) (task, item string, err error) {
 	return task, item, nil
 }
 
-// claim takes one named item: 201, or 200 if it is the caller's already.
+// claim takes one named item: 201, or 200 if it is its holder's already. Managers may name somebody else as the holder.
 func (s *server) claim(w http.ResponseWriter, r *http.Request) error {
 	task, item, err := itemOf(r)
 	if err != nil {
 		return err
 	}
-	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
+	var body struct {
+		User  *string `json:"user"`
+		Force bool    `json:"force"`
+	}
+	if err := decodeIfAny(w, r, &body); err != nil {
 		return err
+	}
+	c := CallerOf(r)
+	take := func(ctx context.Context) (assign.Work, bool, error) { return s.Engine.Claim(ctx, task, item, c.Who()) }
+	switch {
+	case body.User == nil && body.Force:
+		return refuseField("force", "force is for a claim in the name of somebody else; name them in user, or leave it out")
+	case body.User != nil:
+		if err := checkHolder(*body.User); err != nil {
+			return err
+		}
+		if *body.User == c.Holder.User {
+			break
+		}
+		if err := c.mayGive(); err != nil {
+			return err
+		}
+		to := assign.Reassignment{User: *body.User, Force: body.Force}
+		take = func(ctx context.Context) (assign.Work, bool, error) {
+			return manage.Give(ctx, s.Engine, task, item, to)
+		}
 	}
 	var work assign.Work
 	var claimed bool
 	err = s.patiently(w, r, func(ctx context.Context) (err error) {
-		work, claimed, err = s.Engine.Claim(ctx, task, item, CallerOf(r).Who())
+		work, claimed, err = take(ctx)
 		return err
 	})
 	if err != nil {
@@ -100,7 +136,18 @@ func (s *server) claim(w http.ResponseWriter, r *http.Request) error {
 	if claimed {
 		status = http.StatusCreated
 	}
-	return answer(w, status, work)
+	return s.answerWork(w, r, status, work)
+}
+
+// mayGive refuses who may claim items, but not in the name of others. That is a manager's act, as a reassignment is.
+func (c *Caller) mayGive() error {
+	switch {
+	case c.Role != Manager:
+		return assign.Refuse(assign.Forbidden, "only a manager can claim an item in the name of somebody else, and your role is %s; leave user out to claim it yourself", c.Role)
+	case c.Scopes != nil && !slices.Contains(c.Scopes, rights.ScopeManage):
+		return assign.Refuse(assign.Forbidden, "this token is for %s, and a claim in the name of somebody else needs manage; make a token with that scope", strings.Join(c.Scopes, " and "))
+	}
+	return nil
 }
 
 // explain says whether an item matches its task, and why it is not handed out.
@@ -109,8 +156,13 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	explanation, err := readPatiently(s, w, r, func(ctx context.Context) (assign.Explanation, error) { return s.Engine.Explain(ctx, task, item) })
+	explanation, err := readPatiently(s, w, r, func(ctx context.Context) (assign.Explanation, error) {
+		return explain.Item(ctx, s.Engine, task, item, s.Feed.Live())
+	})
 	if err != nil {
+		return err
+	}
+	if err := s.fit(r, assign.SizeOf(slices.Concat(explanation.Held, explanation.History), 1)+len(explanation.Details)+256*len(explanation.Could)); err != nil {
 		return err
 	}
 	return answer(w, http.StatusOK, explanation)
@@ -118,11 +170,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request) error {
 
 // redrive puts items back that are never to return: the named ones, or all whose attempts were used up. It refuses an empty
 // list, which is neither.
-func (s *server) redrive(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
-		return err
-	}
+func (s *server) redrive(w http.ResponseWriter, r *http.Request, name string) error {
 	var body struct {
 		Items []string `json:"items"`
 	}
@@ -132,7 +180,7 @@ func (s *server) redrive(w http.ResponseWriter, r *http.Request) error {
 	if body.Items != nil && len(body.Items) == 0 {
 		return refuseField("items", "name at least one item, or leave items out: then all whose attempts were used up are put back")
 	}
-	count, err := s.Engine.Redrive(r.Context(), name, body.Items, CallerOf(r).Holder.User)
+	count, err := manage.Redrive(r.Context(), s.Engine, name, body.Items, CallerOf(r).Holder.User)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -34,6 +35,11 @@ func TestPush(t *testing.T) {
 		`[{"item":"1","not_before":"soon"}]`:                            "[0].not_before",
 		`[{"item":"1","not_before":7}]`:                                 "[0].not_before",
 		`[{"item":"1","not_before":"9999-12-31T23:59:59-05:00"}]`:       "[0].not_before",
+		`[{"item":"1","deadline":"soon"}]`:                              "[0].deadline",
+		`[{"item":"1","deadline":7}]`:                                   "[0].deadline",
+		`[{"item":"1","deadline":"2030-01-31"}]`:                        "[0].deadline",
+		`[{"item":"1","deadline":"9999-12-31T23:59:59-05:00"}]`:         "[0].deadline",
+		`[{"item":"1","deadline":"0000-01-01T00:00:00Z"}]`:              "[0].deadline",
 		`[{"item":"1","slots":0}]`:                                      "[0].slots",
 		`[{"item":"1","slots":10001}]`:                                  "[0].slots",
 		`[{"item":"1","slots":2,"exclusive":"g"}]`:                      "[0].exclusive",
@@ -43,11 +49,19 @@ func TestPush(t *testing.T) {
 		`[{"item":"1"},null]`:                                           "[1]",
 		`[{"item":"1"},"2"]`:                                            "[1]",
 		`[["1"]]`:                                                       "[0]",
+		`[{"item":"1"},{"item":"a\u0000b"}]`:                            "[1]",
+		`[{"item":"1"},{"item":"2","details":{"\u0000":1}}]`:            "[1]",
+		`[{"item":"1"},{"item":"\ud800"}]`:                              "[1]",
+		"[{\"item\":\"1\"},{\"item\":\"a\xff\"}]":                       "[1]",
+		"[{\"item\":\"1\",\"details\":{\"a\":\"\xff\"}}]":               "[0]",
+		`[{"item":"1"},{"item":"2","item":"3"}]`:                        "[1].item",
+		`[{"item":"1"},{"item":"2","Slots":1}]`:                         "[1].Slots",
+		`[{"item":"1"},{"item":"2","details":{"a":1,"a":2}}]`:           "[1].a",
 	} {
 		push(body).refused(400, "invalid", field)
 	}
 	push(`[{"item":""},{"item":"1","slots":0}]`).refused(400, "invalid", "[0].item", "[1].slots")
-	for _, body := range []string{"", `{"item":"1"}`, `"1"`, `null`, `[{"item":"1"}`, `[{"item":"1"}] x`, `[{"item":"a\u0000b"}]`} {
+	for _, body := range []string{"", `{"item":"1"}`, `"1"`, `null`, `[{"item":"1"}`, `[{"item":"1"}] x`, "[\xff]"} {
 		push(body).refused(400, "invalid")
 	}
 	if r := push(`{"item":"1"}`); !strings.Contains(r.body, "array") {
@@ -55,8 +69,6 @@ func TestPush(t *testing.T) {
 	}
 	push(`[{"item":"1"},{"item":"`+strings.Repeat("i", maxBody)+`"}]`).refused(413, "too-large")
 	push(`[{"item":"1"},`+strings.Repeat(`{"item":"2"},`, assign.MaxPush)+`{"item":"3"}]`).refused(413, "too-large")
-	push("[{\"item\":\"a\xff\"}]").refused(400, "invalid")
-	push("[{\"item\":\"1\",\"details\":{\"a\":\"\xff\"}}]").refused(400, "invalid")
 	n.call(t, "POST", "/api/v1/tasks/nothing/items", asAgent("robot"), `[{"item":"1"}]`).refused(404, "not-found")
 	n.call(t, "POST", "/api/v1/tasks/verify/items", asAgent("robot"), `[{"item":"1"}]`).refused(400, "invalid")
 	if got := ready(); got != 0 {
@@ -69,7 +81,7 @@ func TestPush(t *testing.T) {
 		}
 	}
 	for i, want := range []assign.Pushed{{Accepted: 3, Duplicates: 1}, {Accepted: 0, Duplicates: 4}} {
-		body := `[{"item":"2026/117","priority":7,"not_before":null,"slots":null,"exclusive":null,"details":{"size":12345678901234567890}},
+		body := `[{"item":"2026/117","priority":7,"not_before":null,"deadline":"2026-03-01T12:00:00+01:00","slots":null,"exclusive":null,"details":{"size":12345678901234567890}},
 			{"item":"a b"},{"item":"später","not_before":"9999-12-31T23:59:59+02:00"},{"item":"a b","details":null}]`
 		if got := read[assign.Pushed](push(body).want(200)); got != want {
 			t.Errorf("time %d: %+v", i, got)
@@ -79,7 +91,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("%d are ready, want 2", got)
 	}
 	w := n.take(t, "photos", "oliver", 1)[0]
-	if w.Item != "2026/117" || string(w.Details) != `{"size":12345678901234567890}` {
+	if w.Item != "2026/117" || string(w.Details) != `{"size":12345678901234567890}` || w.Deadline == nil || w.Deadline.Format(time.RFC3339) != "2026-03-01T11:00:00Z" {
 		t.Errorf("work %+v", w)
 	}
 }
@@ -128,6 +140,43 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// A manager claims an item in the name of somebody else, who has been seen; others may name themselves alone.
+func TestGive(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, "")
+	give := func(item string, h headers, body string) reply {
+		return n.call(t, "POST", "/api/v1/tasks/verify/items/loan%2F"+item+"/claim", h, body)
+	}
+	for body, field := range map[string]string{`{"user":""}`: "user", `{"user":"a\tb"}`: "user", `{"user":7}`: "user", `{"user":"Zoe\u0308"}`: "user", `{"force":true}`: "force", `{"to":"tracy"}`: "to"} {
+		give("1", manager(), body).refused(400, "invalid", field)
+	}
+	give("1", manager(), `{"user":"tracy"}`).refused(409, "not-available", "force")
+	w := read[assign.Work](give("1", manager(), `{"user":"tracy","force":true}`).want(201))
+	if w.User != "tracy" || w.State != "held" || w.Item != "loan/1" {
+		t.Errorf("given: %+v", w)
+	}
+	if again := read[assign.Work](give("1", manager(), `{"user":"tracy"}`).want(200)); again.ID != w.ID {
+		t.Errorf("given again: %+v", again)
+	}
+	give("1", manager(), `{"user":"uma","force":true}`).refused(409, "no-slot")
+	give("9", manager(), `{"user":"tracy"}`).refused(404, "not-found")
+	give("2", as("oliver"), `{"user":"oliver"}`).want(201)
+	give("3", as("robot", "X-Getwork-Role", "agent", "X-Getwork-Instance", "i1"), `{"user":"robot"}`).want(201)
+	if got := read[assign.Work](give("4", manager(), `{"user":"maria"}`).want(201)); got.User != "maria" {
+		t.Errorf("a manager claims for herself: %+v", got)
+	}
+	for _, h := range []headers{as("oliver"), asAgent("robot"), as("oliver", "X-Getwork-Role", "observer")} {
+		if r := give("5", h, `{"user":"tracy"}`); r.status != 403 {
+			t.Errorf("%v gives: %d %s", h, r.status, r.body)
+		}
+	}
+	r := give("5", as("oliver"), `{"user":"tracy"}`)
+	if r.refused(403, "forbidden"); !strings.Contains(r.body, "leave user out to claim it yourself") {
+		t.Error(r.body)
+	}
+}
+
 // If a query fails while it looks for one item, the refusal has PostgreSQL's message, for managers.
 func TestClaimOfABrokenQuery(t *testing.T) {
 	t.Parallel()
@@ -152,7 +201,10 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	n.take(t, "verify", "oliver", 2)
-	if x := explain("verify", "loan%2F2"); x.Why != "held" || len(x.Held) != 1 || x.Held[0].User != "oliver" || x.Available {
+	if x := explain("verify", "loan%2F3"); len(x.Could) != 1 || x.Could[0] != (assign.Recipient{User: "oliver", May: true}) {
+		t.Errorf("could: %+v", x.Could)
+	}
+	if x := explain("verify", "loan%2F2"); x.Why != "held" || len(x.Could) != 1 || x.Could[0] != (assign.Recipient{User: "oliver", Because: `oliver holds item "loan/2" already`}) || len(x.Held) != 1 || x.Held[0].User != "oliver" || x.Available {
 		t.Errorf("%+v", x)
 	}
 	if x := explain("verify", "loan%2F9"); x.Matches || x.Why != "no_match" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ const (
 	maxCalls   = 1024   // the default of Config.MaxCalls
 	maxWaiting = 20_000 // the default of Config.MaxWaiting
 
-	// maxLooking bounds calls that wait for a run slot. They have a bound of their own, so that calls which wait for a query
+	// maxLooking bounds calls that wait for the slot for asking. They have a bound of their own, so that calls which wait for a query
 	// don't keep out calls which only close work.
 	maxLooking = 256
 
@@ -26,6 +27,9 @@ const (
 	// callWithin is how long a call may take after the gate, if it waits for no query. It is shorter than the time-outs of clients
 	// and proxies, so that they get an answer that says what is wrong.
 	callWithin = 15 * time.Second
+
+	// releaseWithin is the same for a release, which may be of very much, in several transactions.
+	releaseWithin = 2 * time.Minute
 )
 
 // gate bounds the calls under way: in all, and an eighth of that for each user, so that one user can't keep the others out.
@@ -158,6 +162,7 @@ const identityHolds = 100 * time.Millisecond
 type underWay struct {
 	client context.Context // ends when the client goes, not when the call takes too long
 	leave  func()
+	room   int // of the feed's Room, until the call ends
 }
 
 type underWayKey struct{}
@@ -174,13 +179,16 @@ func (s *server) limited(next http.Handler) http.Handler {
 		}
 		begun := time.Now()
 		g, within := s.calls, callWithin
-		if looksAtQuery(path) {
+		switch {
+		case looksAtQuery(path):
 			g, within = s.looking, 0
+		case path == "work/release":
+			within = releaseWithin
 		}
 		if wait, asked := prefersWait(r); asked && within > 0 {
 			within += wait
 		}
-		if err := receive(w, r); err != nil {
+		if err := receive(w, r, maxBody); err != nil {
 			return err
 		}
 		leave, err := g.enter(r.Context(), c.Holder.User)
@@ -200,7 +208,9 @@ func (s *server) limited(next http.Handler) http.Handler {
 			}
 			r = withCaller(r, c)
 		}
-		ctx := context.WithValue(r.Context(), underWayKey{}, &underWay{client: r.Context(), leave: leave})
+		u := &underWay{client: r.Context(), leave: leave}
+		defer func() { s.Feed.Room.Give(c.Holder.User, u.room) }()
+		ctx := context.WithValue(r.Context(), underWayKey{}, u)
 		if within > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, within)
@@ -211,8 +221,8 @@ func (s *server) limited(next http.Handler) http.Handler {
 	})
 }
 
-// looksAtQuery reports whether a call may have to wait for a run slot, and for its query: preview, explain and claim. The
-// slots and the query's time-out bound them.
+// looksAtQuery reports whether a call may have to wait for others' queries, and for its own: preview, explain and claim. The
+// slot for asking and the query's time-out bound them.
 func looksAtQuery(path string) bool {
 	task, isTask := strings.CutPrefix(path, "tasks/")
 	return path == "preview" || isTask && (strings.HasSuffix(task, "/preview") || strings.Contains(task, "/items/"))
@@ -226,6 +236,33 @@ func clientOf(r *http.Request) context.Context {
 	return r.Context()
 }
 
+// fits makes room for an answer of about so many bytes, until the call ends.
+func (s *server) fits(r *http.Request, size int) bool {
+	u, ok := r.Context().Value(underWayKey{}).(*underWay)
+	if !ok {
+		return true
+	}
+	counted, ok := s.Feed.Room.Take(CallerOf(r).Holder.User, size)
+	u.room += counted
+	return ok
+}
+
+// fit is fits for an answer that can be asked for again. Of one that says what has been done, the details are left out instead.
+func (s *server) fit(r *http.Request, size int) error {
+	if s.fits(r, size) {
+		return nil
+	}
+	return assign.Refuse(assign.Busy, "this node makes too many large answers just now, to you (16 MiB) or to all (64 MiB); wait for some of them, or ask for less at a time")
+}
+
+// answerWork writes work that something was done with: without its details, if there is no room for them.
+func (s *server) answerWork(w http.ResponseWriter, r *http.Request, status int, work assign.Work) error {
+	if !s.fits(r, assign.SizeOf([]assign.Work{work}, 0)) {
+		work.LeaveOut()
+	}
+	return answer(w, status, work)
+}
+
 // stay is for a call that waits without work for the node: it releases the call's place, and takes one for waiting calls.
 func (s *server) stay(r *http.Request) (leave func(), err error) {
 	leave, err = s.waiting.enter(r.Context(), CallerOf(r).Holder.User)
@@ -235,4 +272,64 @@ func (s *server) stay(r *http.Request) (leave func(), err error) {
 		}
 	}
 	return leave, err
+}
+
+// maxAddresses is how many addresses an AddressLimit remembers at most.
+const maxAddresses = 100_000
+
+// AddressLimit bounds how often something may come from each client address, such as credentials that are no good. Each
+// address has a bucket of tokens, which starts full. A network of IPv6 addresses (/64) counts as one, because one
+// machine has all of them.
+//
+// It remembers up to 100,000 addresses, in two halves: when the newer half is full, it becomes the older one, and what was in
+// the older one is forgotten. An attacker gains nothing by it: to have one address
+// forgotten they need tens of thousands of others, each with a full bucket of its own.
+type AddressLimit struct {
+	each  time.Duration // in which a bucket gains one token
+	burst time.Duration // in which an empty bucket gets full
+	half  int
+	since func() time.Duration // the time, which only ever grows
+
+	mu         sync.Mutex
+	newer, old map[netip.Addr]time.Duration // when the address's bucket will be full
+}
+
+// NewAddressLimit returns a limit of so many a minute for each address, all of which may come at once.
+func NewAddressLimit(perMinute int) *AddressLimit {
+	began := time.Now()
+	return &AddressLimit{each: time.Minute / time.Duration(perMinute), burst: time.Minute, half: maxAddresses / 2,
+		since: func() time.Duration { return time.Since(began) }, newer: map[netip.Addr]time.Duration{}}
+}
+
+// Allow takes n tokens from the address's bucket. If it has fewer, Allow takes none, and returns how long it will be until
+// it has them. With n = 0 it only asks whether the next one would be allowed.
+func (l *AddressLimit) Allow(a netip.Addr, n int) (allowed bool, after time.Duration) {
+	a = Network(a)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.since()
+	full, known := l.newer[a]
+	if !known {
+		full = l.old[a]
+	}
+	full = max(full, now)
+	if wait := full + time.Duration(max(n, 1))*l.each - now - l.burst; wait > 0 {
+		return false, wait
+	}
+	if n > 0 {
+		if !known && len(l.newer) >= l.half {
+			l.old, l.newer = l.newer, map[netip.Addr]time.Duration{}
+		}
+		l.newer[a] = full + time.Duration(n)*l.each
+	}
+	return true, 0
+}
+
+// Network returns what counts as one client in limits: an IPv4 address, or a /64 of IPv6.
+func Network(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if p, err := a.Prefix(64); err == nil && a.Is6() {
+		return p.Addr()
+	}
+	return a
 }

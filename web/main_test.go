@@ -17,12 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/assign/audit"
 	"getwork/assign/engine"
+	"getwork/assign/enginetest"
 	"getwork/assign/feed"
 	"getwork/assign/hook"
 	"getwork/assign/pg"
@@ -30,7 +30,6 @@ import (
 	"getwork/assign/report"
 	"getwork/assign/rights"
 	"getwork/assign/tracing"
-	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
@@ -87,40 +86,9 @@ func startOn(t *testing.T, url string, o stationOptions) *station {
 		o.log = t.Output()
 	}
 	log := slog.New(slog.NewTextHandler(o.log, nil))
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork web test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	send := func(ctx context.Context, channel, payload string) error {
-		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
-		return err
-	}
-	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	records := records.New(pools.Router(), nil)
-	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
-	written := &audit.Writer{Node: "n1", Log: log, DB: pools.Router()}
-	e := engine.New(engine.Config{Node: "n1", Audit: written, Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
-		Announce: announcer, Log: log, Steps: o.steps})
-	up := make(chan struct{}, 100)
-	listener := &notify.Listener{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-		Send:    send, Channel: "getwork", Node: "n1", Handle: func(m notify.Message) { e.Heard(m); feed.Heard(m) }, Log: log,
-		Up:   func() { feed.Connected(); up <- struct{}{} },
-		Down: func(error) { feed.Disconnected() },
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = e.Run(ctx) })
-	running.Go(func() { _ = feed.Run(ctx) })
-	running.Go(func() { _ = announcer.Run(ctx) })
-	running.Go(func() { _ = listener.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		pools.Close()
-	})
-	<-up
-	n := &station{engine: e, audit: written, records: records, feed: feed, db: pools.API}
+	node := enginetest.Start(t, url, enginetest.Options{Look: 2 * time.Second, Steps: o.steps, Log: o.log})
+	node.Audit = &audit.Writer{Node: node.Node, Log: log, DB: node.Pools.Router()}
+	n := &station{engine: node.Engine, audit: node.Audit, records: node.Records, feed: node.Feed, db: node.Pools.API}
 	n.serve(t, o, log)
 	return n
 }

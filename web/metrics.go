@@ -3,29 +3,30 @@ package web
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
-	"slices"
-	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"getwork/assign"
 	"getwork/assign/engine"
 	"getwork/assign/hook"
 	"getwork/assign/pg"
-	"getwork/assign/tracing"
+	"getwork/assign/records"
 )
 
 // Figures are shown at /metrics beside the engine's counters and this package's.
 type Figures struct {
-	Version string               // of getwork
-	Pools   func() []pg.PoolStat // nil: none
-	Sockets func() int           // how many are open; nil: none
+	Version  string               // of getwork
+	Revision string               // its commit; empty if the build does not know it
+	Pools    func() []pg.PoolStat // nil: none
+	Sockets  func() int           // how many are open; nil: none
 
 	MaxSockets int // how many may be
 
@@ -43,9 +44,62 @@ type Connections struct {
 	Refused             map[string]int64 // how many were closed at once, by the limit that they were over
 }
 
+// IdentityFigures are shown at /metrics where people and programs log in. A nil function shows nothing.
+type IdentityFigures struct {
+	Attempts *Attempts
+	Sessions func() int64         // that are alive, on all nodes
+	Lag      func() time.Duration // since the database last answered what has ended
+	Up       func() bool          // whether all issuers answer
+	Fetches  func() int64         // how often their keys were asked for
+}
+
+// register registers the figures that there are.
+func (f *IdentityFigures) register(to *prometheus.Registry) {
+	if f == nil {
+		return
+	}
+	if f.Attempts != nil {
+		to.MustRegister(f.Attempts.counts)
+	}
+	if f.Sessions != nil {
+		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_sessions",
+			Help: "Sessions of browsers that are alive, on all nodes, as of a minute ago."}, func() float64 { return float64(f.Sessions()) }))
+	}
+	if f.Lag != nil {
+		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_rights_lag_seconds",
+			Help: "How long ago this node last read which rights have ended; about 1. From 30 on it closes its live channels."}, func() float64 { return f.Lag().Seconds() }))
+	}
+	if f.Up != nil {
+		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_idp_up",
+			Help: "1 while the identity provider, and the issuer of access tokens, answered when they were last asked."}, func() float64 {
+			if f.Up() {
+				return 1
+			}
+			return 0
+		}))
+	}
+	if f.Fetches != nil {
+		to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "getwork_jwks_fetches_total",
+			Help: "How often this node asked them for their keys: each 5 minutes, and at most once a minute more because of a strange token."}, func() float64 { return float64(f.Fetches()) }))
+	}
+}
+
+// Attempts counts how credentials were judged.
+type Attempts struct{ counts *prometheus.CounterVec }
+
+// NewAttempts returns a count that begins at 0.
+func NewAttempts() *Attempts {
+	return &Attempts{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "getwork_auth_total",
+		Help: "Credentials that this node judged, and log-ins, by method (session, token, jwt, proxy, bearer: none of these; oidc: a log-in or a message of the provider) and by outcome: ok, log-out, or why not."},
+		[]string{"method", "outcome"})}
+}
+
+// Count counts one. Both words are of fixed sets: what a client sends must not make labels.
+func (a *Attempts) Count(method, outcome string) { a.counts.WithLabelValues(method, outcome).Inc() }
+
 // metrics are the node's figures. Each counts this node alone since it started, except those that are the whole cluster's: the ages
 // of the oldest request and of the oldest event of web hooks, the sessions, and the gauges of tasks. A scrape asks the database
-// every five seconds at most. Labels have few values: no names of users or items, and 200 tasks at most. docs/operations.md has a
+// every five seconds at most. Labels have few values: no names of users or items, and 200 tasks at most. docs/watch.md has a
 // table of all.
 type metrics struct {
 	calls *prometheus.CounterVec
@@ -67,7 +121,7 @@ func newMetrics(s *server) *metrics {
 		m.log = s.Log
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "getwork_build_info", Help: "1; what was built is in the labels.",
-		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
+		ConstLabels: prometheus.Labels{"version": s.Figures.Version, "revision": s.Figures.Revision, "go_version": runtime.Version()}}, func() float64 { return 1 })
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.calls, m.took, build, &counted{s}, &taskFigures{counts: s.Engine.Tasks, ask: s.Records.TaskFigures, log: s.Log},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -221,72 +275,200 @@ func (c *counted) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// call measures one request.
-type call struct {
-	http.ResponseWriter
-	route  string // the pattern that matched; empty if none did
-	status int
-	began  time.Time
-	span   tracing.Call // of a call of the API, if tracing is on
-	named
+const (
+	taskLabels      = 200             // tasks with a label of their own; the rest are summed up under otherTasks
+	otherTasks      = "-"             // no task can have this name
+	figuresFor      = 5 * time.Second // how long figures of tasks are shown before the database is asked again
+	figuresPatience = time.Second     // how long a scrape waits for the database
+	figuresUntil    = time.Minute     // older figures are not shown
+)
+
+// taskFigures collects what is counted by task. Names come from the database, so that a renamed or deleted task does not go
+// on under its old name; while the database is away, a scrape shows what was read last, for a minute.
+type taskFigures struct {
+	counts func() map[int64]*engine.TaskCounts
+	ask    func(context.Context) ([]records.TaskFigure, error)
+	log    *slog.Logger
+	limit  pg.LogLimiter
+
+	mu    sync.Mutex
+	tasks []records.TaskFigure
+	at    time.Time
+
+	counting sync.Mutex
+	seen     map[int64]taskCounted // what each task had counted when it was last collected
+	others   taskCounted           // what tasks without a label of their own have counted while they had none
 }
 
-type callKey struct{}
+var (
+	taskEnded   = figure("task_requests_ended_total", "Requests that this node ended, by task and by what they ended as.", "task", "state")
+	taskWaited  = figure("task_request_wait_seconds", "From a request's record to its answer, by this node. Cancelled requests and those that lingered in vain do not count.", "task")
+	taskGiven   = figure("task_work_assigned_total", "Items that this node's rounds handed out.", "task")
+	taskClosed  = figure("task_work_closed_total", "Work that is not held any more, by task and by what became of it, as this node found or was told; expired are leases that ran out.", "task", "state")
+	taskRuns    = figure("task_runs_total", "Runs of the task's ranking query on this node, by how they ended. Those that died with a node are not counted by task.", "task", "outcome")
+	taskRanFor  = figure("task_run_duration_seconds", "How long those runs took, from the beginning of the query to the end of their round.", "task")
+	taskWaiting = figure("task_requests_waiting", "Requests that wait on any node, with lingering ones; as of some seconds ago.", "task")
+	taskOldest  = figure("task_oldest_request_age_seconds", "How long the task's oldest request has waited; 0 if none waits, and while the task is paused. Lingering ones for which a round found nothing do not count.", "task")
+	taskHeld    = figure("task_work_held", "Items that somebody holds.", "task")
+	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; a shelf is counted up to 100,000, an inbox up to 10,000.", "task")
+	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")
+	taskLate    = figure("task_late_items", "Items whose deadline is over: those held, on a fresh shelf and in the inbox. Of the last two at most 1,000 are counted.", "task")
+	taskPaused  = figure("task_paused", "1 while the task is paused.", "task")
+)
 
-// WriteHeader records the status.
-func (c *call) WriteHeader(status int) {
-	if c.status == 0 || c.status < 200 { // the final status follows an informational one
-		c.status = status
+// Describe implements [prometheus.Collector].
+func (f *taskFigures) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{taskEnded, taskWaited, taskGiven, taskClosed, taskRuns, taskRanFor, taskWaiting, taskOldest, taskHeld, taskShelf, taskUsual, taskLate, taskPaused} {
+		to <- d
 	}
-	if status == http.StatusSwitchingProtocols {
-		c.endSpan(status)
+}
+
+// Collect implements [prometheus.Collector]. The counters of otherTasks grow by what is counted while a task belongs there. As sums
+// of the tasks that belong there now, they would fall when one is deleted or gets a label of its own, which looks like a restart;
+// and jump when one comes.
+func (f *taskFigures) Collect(to chan<- prometheus.Metric) {
+	tasks := f.read()
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	counts := f.counts()
+	seen := make(map[int64]taskCounted, len(tasks))
+	var rest taskSum
+	for i, t := range tasks {
+		one := taskSum{TaskFigure: t, taskCounted: readCounts(counts[t.ID])}
+		if t.Paused {
+			one.paused = 1
+		}
+		seen[t.ID] = one.taskCounted
+		if i < taskLabels {
+			one.show(to, t.Name)
+			continue
+		}
+		rest.add(one)
+		f.others.grow(f.seen[t.ID], one.taskCounted)
 	}
-	c.ResponseWriter.WriteHeader(status)
+	if len(tasks) > 0 { // not while the database is away
+		f.seen = seen
+	}
+	if len(tasks) > taskLabels {
+		rest.taskCounted = f.others
+		rest.show(to, otherTasks)
+	}
 }
 
-// Unwrap is for [http.ResponseController].
-func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
-// measured counts each request and times its answer.
-func (m *metrics) measured(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		c := &call{ResponseWriter: w, began: began}
-		next.ServeHTTP(c, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
-		method, status := r.Method, c.status
-		if !slices.Contains(methods, method) {
-			method = "other" // clients can invent methods
+// read returns the figures of all tasks, some seconds old if the database answers.
+func (f *taskFigures) read() []records.TaskFigure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.at) > figuresFor {
+		ctx, cancel := context.WithTimeout(context.Background(), figuresPatience)
+		defer cancel()
+		if tasks, err := f.ask(ctx); err == nil {
+			f.tasks, f.at = tasks, time.Now()
+		} else if facts := f.limit.Again("read the tasks' figures", err); facts != nil {
+			f.log.Warn("the figures of tasks can't be read; /metrics shows the last ones for a minute", facts...)
 		}
-		if status == 0 {
-			status = http.StatusOK
-			if r.Context().Err() != nil {
-				status = 499 // the client has gone without an answer
-			}
-		}
-		labels := []string{method, c.route, strconv.Itoa(status)}
-		m.calls.WithLabelValues(labels...).Inc()
-		if c.route != "/api/v1/events" && c.route != "/api/v1/ws" && w.Header().Get("Preference-Applied") == "" {
-			m.took.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
-		}
-		c.made()
-		c.endSpan(status)
-		if m.log != nil {
-			c.record(m.log, r, method, status, time.Since(began))
-		}
-	})
+	}
+	if time.Since(f.at) > figuresUntil {
+		return nil
+	}
+	return f.tasks
 }
 
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+// taskSum are the figures of one task, or of several together.
+type taskSum struct {
+	records.TaskFigure
+	paused int
+	taskCounted
+}
 
-// routed records the pattern that matched, for measured, and begins the span of a call of the API. It is the router's middleware, which
-// the router skips if nothing matches.
-func (s *server) routed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(callKey{}).(*call); ok {
-			c.route, _ = mux.CurrentRoute(r).GetPathTemplate()
-			c.names(r)
-			c.beginSpan(s.Trace, r)
+// add sums up: ages and durations are the largest. It leaves out what this node has counted.
+func (s *taskSum) add(o taskSum) {
+	s.paused += o.paused
+	s.Waiting, s.Held, s.Shelf, s.Late = s.Waiting+o.Waiting, s.Held+o.Held, s.Shelf+o.Shelf, s.Late+o.Late
+	s.Oldest, s.Usual = max(s.Oldest, o.Oldest), max(s.Usual, o.Usual)
+}
+
+// taskCounted is what this node has counted for one task, or for several together.
+type taskCounted struct {
+	ended, closed map[string]float64
+	runs          map[string]float64
+	given         float64
+	waited, ran   histogram
+}
+
+// histogram is a [engine.Durations], read.
+type histogram struct {
+	n      uint64
+	sum    float64
+	within map[float64]uint64
+}
+
+// readCounts reads a task's counters; nil: nothing was counted yet. What the alerts ask for is 0 then: increase() sees no growth from
+// nothing to 1, and would miss the first failures on each node.
+func readCounts(t *engine.TaskCounts) (c taskCounted) {
+	if t == nil {
+		c.closed, c.runs = map[string]float64{string(assign.WorkExpired): 0}, map[string]float64{string(engine.RunFailed): 0}
+		return c
+	}
+	c.ended, c.closed, c.runs = loaded(t.Ended), loaded(t.Closed), loaded(t.RunEnds)
+	c.given = float64(t.Given.Load())
+	c.waited.n, c.waited.sum, c.waited.within = t.Waited.Load()
+	c.ran.n, c.ran.sum, c.ran.within = t.RunsTook.Load()
+	return c
+}
+
+func loaded[K ~string](counters map[K]*engine.Counter) map[string]float64 {
+	m := make(map[string]float64, len(counters))
+	for k, c := range counters {
+		m[string(k)] = float64(c.Load())
+	}
+	return m
+}
+
+// grow adds what a task has counted between before and now.
+func (c *taskCounted) grow(before, now taskCounted) {
+	grow(&c.ended, before.ended, now.ended)
+	grow(&c.closed, before.closed, now.closed)
+	grow(&c.runs, before.runs, now.runs)
+	c.given += now.given - before.given
+	c.waited.grow(before.waited, now.waited)
+	c.ran.grow(before.ran, now.ran)
+}
+
+func (h *histogram) grow(before, now histogram) {
+	h.n += now.n - before.n
+	h.sum += now.sum - before.sum
+	grow(&h.within, before.within, now.within)
+}
+
+func grow[K comparable, N float64 | uint64](sum *map[K]N, before, now map[K]N) {
+	if *sum == nil {
+		*sum = map[K]N{}
+	}
+	for k, n := range now {
+		(*sum)[k] += n - before[k]
+	}
+}
+
+// show sends the metrics. What this node has never counted is left out, so that a scrape of many idle tasks stays small, but for what
+// readCounts begins with.
+func (s *taskSum) show(to chan<- prometheus.Metric, task string) {
+	show := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, kind, value, append([]string{task}, labels...)...)
+	}
+	for d, value := range map[*prometheus.Desc]float64{taskWaiting: float64(s.Waiting), taskOldest: s.Oldest, taskHeld: float64(s.Held),
+		taskShelf: float64(s.Shelf), taskUsual: s.Usual, taskLate: float64(s.Late), taskPaused: float64(s.paused)} {
+		show(d, prometheus.GaugeValue, value)
+	}
+	show(taskGiven, prometheus.CounterValue, s.given)
+	for d, by := range map[*prometheus.Desc]map[string]float64{taskEnded: s.ended, taskClosed: s.closed, taskRuns: s.runs} {
+		for label, n := range by {
+			show(d, prometheus.CounterValue, n, label)
 		}
-		next.ServeHTTP(w, r)
-	})
+	}
+	for d, h := range map[*prometheus.Desc]histogram{taskWaited: s.waited, taskRanFor: s.ran} {
+		if h.n > 0 {
+			to <- prometheus.MustNewConstHistogram(d, h.n, h.sum, maps.Clone(h.within), task) // which is read later, while others may collect
+		}
+	}
 }

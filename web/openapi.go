@@ -2,7 +2,12 @@ package web
 
 import (
 	"embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/gorilla/mux"
 )
@@ -36,4 +41,53 @@ func (s *server) describe(m *mux.Router) {
 		}
 		file(address, kinds[path.Ext(name)], content)
 	}
+}
+
+// queryParameters reads from the description which query parameters each operation has, by method and path.
+func queryParameters() map[string][]string {
+	type parameter struct {
+		Ref  string `json:"$ref"`
+		In   string
+		Name string
+	}
+	var d struct {
+		Paths      map[string]map[string]struct{ Parameters []parameter }
+		Components struct{ Parameters map[string]parameter }
+	}
+	if err := json.Unmarshal(description, &d); err != nil {
+		panic(fmt.Errorf("openapi.json: %w", err)) // the build has another file
+	}
+	names := map[string][]string{}
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			operation := strings.ToUpper(method) + " " + path
+			for _, p := range o.Parameters {
+				if p.Ref != "" {
+					p = d.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+				}
+				if p.In == "query" {
+					names[operation] = append(names[operation], p.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// refuseOthers refuses a query parameter that an operation doesn't have: a misspelt filter would show everybody's.
+func refuseOthers(r *http.Request, known []string) error {
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
+	for name := range v {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if len(known) == 0 {
+			return refuseField(name, "there is no parameter %q; this call has none after the question mark", name)
+		}
+		return refuseField(name, "there is no parameter %q; this call has: %s", name, strings.Join(known, ", "))
+	}
+	return nil
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/mux"
+
+	"getwork/assign"
 )
 
 // apiDescription is the description as a program reads it.
@@ -350,4 +352,45 @@ func (n *station) get(t *testing.T, path string) reply {
 	}
 	defer response.Body.Close()
 	return reply{t: t, status: response.StatusCode, header: response.Header}.want(200)
+}
+
+// An unknown query parameter is refused by every call of the API, and the refusal names those that there are. Elsewhere it is ignored,
+// because identity providers add some.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{identify: believe})
+	n.newTask(t, "verify", five, "")
+	ada := Caller{Holder: assign.Holder{User: "ada"}, Role: Manager, Admin: true, By: "session", Groups: []string{}}.header(t)
+	calls := 0
+	for path, item := range mapOf(at(map[string]any(described(t)), "paths")) {
+		address, api := strings.CutPrefix(path, "/api/v1/")
+		if !api {
+			continue
+		}
+		address = strings.NewReplacer("{task}", "verify", "{item}", "1", "{id}", "1", "{n}", "1", "{name}", "maria").Replace(address)
+		for method, call := range mapOf(item) {
+			calls++
+			var known []string
+			list, _ := at(call, "parameters").([]any)
+			for _, p := range list {
+				if p := described(t).resolve(p); p["in"] == "query" {
+					known = append(known, p["name"].(string))
+				}
+			}
+			r := n.call(t, strings.ToUpper(method), "/api/v1/"+address+"?usr=u1", ada, "")
+			r.refused(400, "invalid", "usr")
+			for _, name := range known {
+				if !strings.Contains(read[struct{ Detail string }](r).Detail, name) {
+					t.Errorf("%s %s: %s; want it to name %s", method, path, r.body, name)
+				}
+			}
+		}
+	}
+	if calls < 50 {
+		t.Errorf("%d calls are described", calls)
+	}
+	n.call(t, "HEAD", "/api/v1/work?usr=u1", manager(), "").want(400)
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/"} {
+		n.call(t, "GET", path+"?usr=u1", nil, "").want(200)
+	}
 }

@@ -19,11 +19,7 @@ import (
 )
 
 // getWork is the click: 201 with a complete request, 202 with a pending one.
-func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
-		return err
-	}
+func (s *server) getWork(w http.ResponseWriter, r *http.Request, name string) error {
 	var body struct {
 		Count  int              `json:"count"`
 		Linger assign.Duration  `json:"linger"`
@@ -45,13 +41,28 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
 	defer cancel()
+	wait, asked := prefersWait(r)
+	over := make(chan rights.End, 1)
+	if asked { // a click may wait for seconds before it is recorded, and their rights may end meanwhile
+		defer s.follow(c, func(why rights.End) {
+			if why != rights.EndChanged { // hold sees that, too
+				over <- why
+				cancel()
+			}
+		})()
+	}
 	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
 		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger)),
 		Traceparent: traceparentOf(r)})
+	select {
+	case why := <-over:
+		return callEndOf(why)
+	default:
+	}
 	if err != nil {
 		return err
 	}
-	if wait, asked := prefersWait(r); asked {
+	if asked {
 		held, err := s.hold(w, r, req.ID, wait, complete)
 		switch {
 		case err == nil:
@@ -65,7 +76,7 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request) error {
 	if req.State == assign.Pending {
 		status = http.StatusAccepted
 	}
-	return answerRequest(w, r, status, &req)
+	return s.answerRequest(w, r, status, &req)
 }
 
 func complete(r *assign.Request) bool { return r.State != assign.Pending }
@@ -122,14 +133,18 @@ func (s *server) hold(w http.ResponseWriter, r *http.Request, id int64, wait tim
 			return req, cmp.Or[error](err, callEndOf(why))
 		}
 	}
-	if err != nil && ctx.Err() != nil { // the wait was over before the first look
+	if err != nil && ctx.Err() != nil { // the wait was over before the first read
 		return s.Records.Request(r.Context(), id, c.Holder, c.Role == Manager)
 	}
 	return req, err
 }
 
-// answerRequest writes a request. A pending one says when to ask again: 5, 10, then every 20 s, by its age.
-func answerRequest(w http.ResponseWriter, r *http.Request, status int, req *assign.Request) error {
+// answerRequest writes a request: without the details of its work, if there is no room for them, since what it got is the caller's by
+// now. A pending one says when to ask again: 5, 10, then every 20 s, by its age.
+func (s *server) answerRequest(w http.ResponseWriter, r *http.Request, status int, req *assign.Request) error {
+	if !s.fits(r, assign.SizeOf(req.Work, 1)) {
+		*req = req.WithoutDetails()
+	}
 	tag, body := requestTag(r, req)
 	w.Header().Set("ETag", tag)
 	retryAfter(w, req)
@@ -158,7 +173,7 @@ func requestTag(r *http.Request, req *assign.Request) (tag string, body []byte) 
 	if !CallerOf(r).Who().MayReadQueries() {
 		shown = req.Withheld()
 	}
-	body = shown.AppendJSON(make([]byte, 0, roomFor(len(shown.Work), 1)))
+	body = shown.AppendJSON(make([]byte, 0, assign.SizeOf(shown.Work, 1)))
 	if shown.EtaSeconds == nil && shown.Position == nil && !slices.ContainsFunc(shown.Work, expiring) {
 		return tagOf(body), body
 	}
@@ -176,9 +191,6 @@ func still(work []assign.Work) []assign.Work {
 	}
 	return work
 }
-
-// roomFor returns how many bytes work and requests usually take, so that their JSON is written to one piece of memory.
-func roomFor(work, requests int) int { return 384 * (work + requests) }
 
 // matches reports whether the caller has the present state.
 func matches(r *http.Request, tag string) bool {
@@ -217,13 +229,18 @@ func (s *server) showRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if tag, _ := requestTag(r, &req); matches(r, tag) {
-		w.Header().Set("ETag", tag)
-		retryAfter(w, &req)
+	if err := s.fit(r, assign.SizeOf(req.Work, 1)); err != nil {
+		return err
+	}
+	tag, body := requestTag(r, &req)
+	w.Header().Set("ETag", tag)
+	retryAfter(w, &req)
+	if matches(r, tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return answerRequest(w, r, http.StatusOK, &req)
+	answerJSON(w, http.StatusOK, body)
+	return nil
 }
 
 // listRequests answers with waiting requests, oldest first.
@@ -255,7 +272,7 @@ func (s *server) cancelRequest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answerRequest(w, r, http.StatusOK, &req)
+	return s.answerRequest(w, r, http.StatusOK, &req)
 }
 
 // pipeline answers with the caller's work and waiting requests; a manager may ask for another user's.
@@ -279,6 +296,9 @@ func (s *server) pipeline(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p = c.narrow(p); !c.Who().MayReadQueries() {
 		p = p.Withheld()
+	}
+	if err := s.fit(r, assign.SizeOf(p.Work, len(p.Requests))); err != nil {
+		return err
 	}
 	answerPipeline(w, r, p)
 	return nil
@@ -312,7 +332,7 @@ func (s *server) userPipeline(ctx context.Context, user string, c *Caller) (p as
 
 // pipelineTag returns a tag of everything but what changes with time, and the whole body, like requestTag.
 func pipelineTag(p assign.Pipeline) (tag string, body []byte) {
-	body = p.AppendJSON(make([]byte, 0, roomFor(len(p.Work), len(p.Requests))))
+	body = p.AppendJSON(make([]byte, 0, assign.SizeOf(p.Work, len(p.Requests))))
 	changes := func(req assign.Request) bool { return req.EtaSeconds != nil || req.Position != nil }
 	if !slices.ContainsFunc(p.Work, expiring) && !slices.ContainsFunc(p.Requests, changes) {
 		return tagOf(body), body

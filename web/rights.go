@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/audit"
 	"getwork/assign/rights"
 )
 
@@ -12,11 +13,8 @@ import (
 // session, so a stolen session must not be enough to make one.
 const stepUp = 15 * time.Minute
 
-// people has the handlers of sessions, tokens and users.
-type people struct{ *server }
-
 // withRights is for what exists only where people log in.
-func (s people) withRights(h handler) handler {
+func (s *server) withRights(h handler) handler {
 	if s.Rights != nil {
 		return h
 	}
@@ -54,12 +52,12 @@ func (c *Caller) of() int64 {
 
 // active keeps a session alive: the page says so when its user touches a key or the pointer. Identifying the call has
 // recorded it.
-func (s people) active(w http.ResponseWriter, _ *http.Request) error {
+func (s *server) active(w http.ResponseWriter, _ *http.Request) error {
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s people) listTokens(w http.ResponseWriter, r *http.Request) error {
+func (s *server) listTokens(w http.ResponseWriter, r *http.Request) error {
 	user, err := ownOr(r)
 	if err != nil {
 		return err
@@ -72,7 +70,7 @@ func (s people) listTokens(w http.ResponseWriter, r *http.Request) error {
 }
 
 // createToken answers 201 with a new token, the only time that it is shown.
-func (s people) createToken(w http.ResponseWriter, r *http.Request) error {
+func (s *server) createToken(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Label     string           `json:"label"`
 		Scopes    []string         `json:"scopes"`
@@ -88,7 +86,7 @@ func (s people) createToken(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := CallerOf(r)
-	n := rights.NewToken{Label: body.Label, Scopes: body.Scopes, Tasks: body.Tasks, Role: c.Role, By: c.Principal}
+	n := rights.NewToken{Label: body.Label, Scopes: body.Scopes, Tasks: body.Tasks, Role: c.Role, By: c.Principal, Manager: c.Role == Manager}
 	if body.ExpiresIn != nil {
 		if n.Expires = time.Duration(*body.ExpiresIn); n.Expires <= 0 {
 			return refuseField("expires_in", `expires_in is a duration such as "2160h"`)
@@ -146,7 +144,7 @@ func mayMakeToken(c *Caller, n *rights.NewToken) error {
 	return nil
 }
 
-func (s people) endToken(w http.ResponseWriter, r *http.Request) error {
+func (s *server) endToken(w http.ResponseWriter, r *http.Request) error {
 	id, err := segment(r, "id")
 	if err != nil {
 		return err
@@ -159,7 +157,7 @@ func (s people) endToken(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s people) listSessions(w http.ResponseWriter, r *http.Request) error {
+func (s *server) listSessions(w http.ResponseWriter, r *http.Request) error {
 	user, err := ownOr(r)
 	if err != nil {
 		return err
@@ -180,7 +178,7 @@ func (s people) listSessions(w http.ResponseWriter, r *http.Request) error {
 }
 
 // endSessions ends all sessions of the caller, or of ?user=.
-func (s people) endSessions(w http.ResponseWriter, r *http.Request) error {
+func (s *server) endSessions(w http.ResponseWriter, r *http.Request) error {
 	user, err := ownOr(r)
 	if err != nil {
 		return err
@@ -188,7 +186,7 @@ func (s people) endSessions(w http.ResponseWriter, r *http.Request) error {
 	return s.end(w, r, rights.Ending{User: user})
 }
 
-func (s people) endSession(w http.ResponseWriter, r *http.Request) error {
+func (s *server) endSession(w http.ResponseWriter, r *http.Request) error {
 	id, err := segment(r, "id")
 	if err != nil {
 		return err
@@ -196,7 +194,7 @@ func (s people) endSession(w http.ResponseWriter, r *http.Request) error {
 	return s.end(w, r, rights.Ending{PublicID: id})
 }
 
-func (s people) end(w http.ResponseWriter, r *http.Request, e rights.Ending) error {
+func (s *server) end(w http.ResponseWriter, r *http.Request, e rights.Ending) error {
 	c := CallerOf(r)
 	e.By, e.Of = c.Holder.User, c.of()
 	ended, err := s.Rights.End(r.Context(), e)
@@ -210,7 +208,7 @@ func (s people) end(w http.ResponseWriter, r *http.Request, e rights.Ending) err
 	return nil
 }
 
-func (s people) listUsers(w http.ResponseWriter, r *http.Request) error {
+func (s *server) listUsers(w http.ResponseWriter, r *http.Request) error {
 	v, err := parameters(r)
 	if err != nil {
 		return err
@@ -237,13 +235,14 @@ func (s people) listUsers(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, body)
 }
 
-func (s people) changeUser(w http.ResponseWriter, r *http.Request) error {
+func (s *server) changeUser(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "name")
 	if err != nil {
 		return err
 	}
 	var body struct {
-		Blocked *bool `json:"blocked"`
+		Blocked      *bool `json:"blocked"`
+		WithServices bool  `json:"with_services"`
 	}
 	if err := decode(w, r, &body); err != nil {
 		return err
@@ -251,14 +250,14 @@ func (s people) changeUser(w http.ResponseWriter, r *http.Request) error {
 	if body.Blocked == nil {
 		return refuseField("blocked", `say whether they are to be blocked: {"blocked": true}`)
 	}
-	user, err := s.Rights.Block(r.Context(), name, *body.Blocked)
+	user, err := s.Rights.Block(r.Context(), name, assign.UserChange{Blocked: *body.Blocked, WithServices: body.WithServices})
 	if err != nil {
 		return err
 	}
 	return answer(w, http.StatusOK, user)
 }
 
-func (s people) rebindUser(w http.ResponseWriter, r *http.Request) error {
+func (s *server) rebindUser(w http.ResponseWriter, r *http.Request) error {
 	name, err := segment(r, "name")
 	if err != nil {
 		return err
@@ -275,4 +274,54 @@ func (s people) rebindUser(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, http.StatusOK, user)
+}
+
+// createWall answers 201 with a link for a screen on a wall, the only time that it is shown. The code is behind the #: neither
+// logs nor a program that opens links for somebody get it.
+func (s *server) createWall(w http.ResponseWriter, r *http.Request) error {
+	body := struct {
+		User      string          `json:"user"`
+		ExpiresIn assign.Duration `json:"expires_in"`
+	}{"wall", assign.Duration(rights.WallMost)}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if s.LogInPath == "" {
+		return assign.Refuse(assign.NotFound, "nobody logs in with a browser here, so a screen can't either; give its browser's program a token with the scope read")
+	}
+	code, made, err := s.Rights.CreateWall(r.Context(), body.User, time.Duration(body.ExpiresIn))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusCreated, struct {
+		URL string `json:"url"`
+		rights.NewWall
+	}{s.PublicURL.String() + "/auth/wall#" + code, made})
+}
+
+// listAudit answers with who did what, newest first.
+func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
+	v, err := parameters(r)
+	if err != nil {
+		return err
+	}
+	filter := audit.Filter{Act: v.Get("act"), Actor: v.Get("actor")}
+	for _, field := range []string{"act", "actor"} {
+		if !isText(v.Get(field)) {
+			return refuseField(field, "%s is UTF-8 text without NUL", field)
+		}
+	}
+	before, limit, err := readCursor(r)
+	if err != nil {
+		return err
+	}
+	filter.Before = before
+	rows, more, err := readPage(limit, func(limit int) ([]audit.Row, error) {
+		filter.Limit = limit
+		return s.Audit.List(r.Context(), filter)
+	})
+	if err != nil {
+		return err
+	}
+	return answerPage(w, "audit", rows, more, func(row audit.Row) int64 { return row.N })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -44,7 +45,7 @@ type Config struct {
 	Socket   http.Handler                // answers /api/v1/ws; CallerOf returns its caller
 
 	Auth      []Route // the addresses of the log-in, under /auth
-	LogInPath string  // where a browser logs in, told with each 401; empty: there is no such page
+	LogInPath string  // where a browser logs in, given with each 401; empty: there is no such page
 
 	Ready    func(ctx context.Context) []Check // the checks of /readyz; ctx gives them two seconds
 	Draining <-chan struct{}                   // closed when the node shuts down: answers are no longer held
@@ -52,7 +53,7 @@ type Config struct {
 	PublicURL      *url.URL       // the one origin that is served; under --auth dev nil, or one more origin of the page
 	TrustedProxies []netip.Prefix // who may end TLS for this node, and whose X-Forwarded-For is believed
 
-	DrainOver  time.Duration // at shutdown, event streams end spread over this time; 0: at once
+	DrainOver  time.Duration // at shutdown, event streams end spread over this time, and after it queries are given up; 0: at once
 	MaxCalls   int           // calls under way at once; default 1024
 	MaxWaiting int           // event streams and held answers at once; default 20,000
 
@@ -243,4 +244,38 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) error {
 		_, _ = fmt.Fprintln(w, "ready")
 	}
 	return nil
+}
+
+// closing makes kept connections end with their next answer while the node shuts down. Those that are still idle after half of
+// --drain-timeout are cut, and a proxy that is sending a command on one just then answers 502.
+func (s *server) closing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *Config) draining() bool {
+	select {
+	case <-c.Draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// part returns after a random share of DrainOver, or when the client has gone, so that clients do not all reconnect
+// elsewhere at once.
+func (s *server) part(r *http.Request) {
+	if s.DrainOver <= 0 {
+		return
+	}
+	t := time.NewTimer(rand.N(s.DrainOver))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Context().Done():
+	}
 }

@@ -1,18 +1,25 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gorilla/mux"
 
 	"getwork/assign"
+	"getwork/assign/manage"
+	"getwork/assign/rights"
 )
 
 // segment returns a decoded part of the path: the router matches paths as they were sent. Text that PostgreSQL can't
@@ -26,6 +33,17 @@ func segment(r *http.Request, name string) (string, error) {
 		return "", assign.Refuse(assign.NotFound, "there is nothing at this address")
 	}
 	return v, nil
+}
+
+// withTask finds a task's name in the path.
+func withTask(h func(w http.ResponseWriter, r *http.Request, name string) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		name, err := segment(r, "task")
+		if err != nil {
+			return err
+		}
+		return h(w, r, name)
+	}
 }
 
 // isText reports whether PostgreSQL can store s as text: it is UTF-8 without NUL.
@@ -77,11 +95,7 @@ func shown(who assign.Who, t assign.Task) assign.Task {
 // noTask is the message of [assign.NoTask]; callers who may not see a task get the same as if it did not exist.
 const noTask = "no task %q; GET /api/v1/tasks lists all tasks"
 
-func (s *server) showTask(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
-		return err
-	}
+func (s *server) showTask(w http.ResponseWriter, r *http.Request, name string) error {
 	t, err := s.Records.Task(r.Context(), name)
 	who := CallerOf(r).Who()
 	if err == nil && !who.May(t.Groups) {
@@ -107,7 +121,7 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	t, err := s.Engine.CreateTask(r.Context(), settings, CallerOf(r).Holder.User)
+	t, err := manage.CreateTask(r.Context(), s.Engine, settings, CallerOf(r).Holder.User)
 	if err != nil {
 		return err
 	}
@@ -127,24 +141,20 @@ func decodeSettings(body []byte, s *assign.Settings) error {
 	if s.Groups == nil {
 		s.Groups = []string{}
 	}
-	for _, field := range neverNull {
-		if err == nil && string(named[field]) == "null" {
-			err = refuseField(field, "%s is never null; leave it out to keep it as it is", field)
+	for _, of := range assign.AllSettings {
+		if err == nil && neverNull(of) && string(named[of.Name]) == "null" {
+			err = refuseField(of.Name, "%s is never null; leave it out to keep it as it is", of.Name)
 		}
 	}
 	return err
 }
 
-// neverNull are the settings that always have a value. Null would be taken for none, and make a version without a change.
-var neverNull = []string{"name", "title", "description", "query_timeout", "fresh_for", "stale_for", "max_candidates", "max_request", "slots", "backoff", "rerun_after", "paused"}
+// neverNull reports whether a setting always has a value. Null would be taken for none, and make a version without a change.
+func neverNull(of assign.Setting) bool { return !of.MayBeNull() && of.Type.Kind() != reflect.Slice }
 
 // updateTask changes the fields that the body names, if the task is still as the caller read it (If-Match). A body that only
 // pauses or resumes the task needs no If-Match.
-func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
-		return err
-	}
+func (s *server) updateTask(w http.ResponseWriter, r *http.Request, name string) error {
 	t, err := s.Records.Task(r.Context(), name)
 	if err != nil {
 		return err
@@ -159,7 +169,7 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if t, err = s.Engine.SetPaused(r.Context(), name, *paused, only, by); err != nil {
+		if t, err = manage.SetPaused(r.Context(), s.Engine, name, *paused, only, by); err != nil {
 			return err
 		}
 		return answerTask(w, http.StatusOK, t)
@@ -167,7 +177,7 @@ func (s *server) updateTask(w http.ResponseWriter, r *http.Request) error {
 	if err := ifMatch(r, t); err != nil {
 		return err
 	}
-	t, err = s.Engine.UpdateTask(r.Context(), name, t.Version, by, func(settings *assign.Settings) error {
+	t, err = manage.UpdateTask(r.Context(), s.Engine, name, t.Version, by, func(settings *assign.Settings) error {
 		before := *settings
 		err := decodeSettings(body, settings)
 		if err == nil && (settings.Query != before.Query || settings.Recheck != before.Recheck) {
@@ -229,9 +239,68 @@ func withinToken(c *Caller, before, after *assign.Settings) error {
 	return nil
 }
 
-func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
+func (s *server) deleteTask(w http.ResponseWriter, r *http.Request, name string) error {
+	t, err := s.Records.Task(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	only, err := onlyVersion(r, t)
+	if err != nil {
+		return err
+	}
+	if err := manage.DeleteTask(r.Context(), s.Engine, name, only); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// listOfTask answers with a page of what read finds for a task.
+func listOfTask[T any](w http.ResponseWriter, r *http.Request, plural string, read func(ctx context.Context, task string, before int64, limit int) ([]T, error), key func(T) int64) error {
 	name, err := segment(r, "task")
 	if err != nil {
+		return err
+	}
+	before, limit, err := readCursor(r)
+	if err != nil {
+		return err
+	}
+	rows, more, err := readPage(limit, func(limit int) ([]T, error) { return read(r.Context(), name, before, limit) })
+	if err != nil {
+		return err
+	}
+	return answerPage(w, plural, rows, more, key)
+}
+
+// listRuns answers with runs, newest first.
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	return listOfTask(w, r, "runs", s.Records.Runs, func(run assign.Run) int64 { return run.ID })
+}
+
+// listVersions answers with a task's versions, newest first.
+func (s *server) listVersions(w http.ResponseWriter, r *http.Request) error {
+	return listOfTask(w, r, "versions", s.Records.Versions, func(v assign.Version) int64 { return int64(v.Version) })
+}
+
+// listTaskLog answers with when a task was changed, paused and resumed, newest first.
+func (s *server) listTaskLog(w http.ResponseWriter, r *http.Request) error {
+	return listOfTask(w, r, "log", s.Records.TaskLog, func(c assign.TaskChange) int64 { return c.Key() })
+}
+
+// restoreVersion gives a task its former settings, as a new version. With If-Match, only if the task is as the caller
+// read it.
+func (s *server) restoreVersion(w http.ResponseWriter, r *http.Request, name string) error {
+	n, err := number(r, "n")
+	if err != nil {
+		return err
+	}
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
+	if n > math.MaxInt32 {
+		return assign.Refuse(assign.NotFound, "task %q has no version %d", name, n)
+	}
+	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
 		return err
 	}
 	t, err := s.Records.Task(r.Context(), name)
@@ -242,28 +311,133 @@ func (s *server) deleteTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Engine.DeleteTask(r.Context(), name, only); err != nil {
+	c := CallerOf(r)
+	t, err = manage.Restore(r.Context(), s.Engine, name, int(n), only, c.Holder.User, func(before, after *assign.Settings) error { return withinToken(c, before, after) })
+	if err != nil {
 		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return answerTask(w, http.StatusOK, t)
 }
 
-// listRuns answers with runs, newest first.
-func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
-	name, err := segment(r, "task")
-	if err != nil {
+// previewRows is how many rows a preview shows by default.
+const previewRows = 10
+
+// mayWriteQueries refuses a manager who is not among those who may write queries.
+func (s *server) mayWriteQueries(r *http.Request) error {
+	if s.QueryAuthors == "" || slices.Contains(CallerOf(r).Groups, s.QueryAuthors) {
+		return nil
+	}
+	return assign.Refuse(assign.Forbidden, "only managers in the group %q may write, preview and restore queries; you can change the other settings of a task, and pause it", s.QueryAuthors)
+}
+
+// preview shows what a task's query, or another one for that task, would return. It writes nothing.
+func (s *server) preview(w http.ResponseWriter, r *http.Request, name string) error {
+	body := struct {
+		Query *assign.Query `json:"query"`
+		Limit int           `json:"limit"`
+	}{Limit: previewRows}
+	if err := s.mayWriteQueries(r); err != nil {
 		return err
 	}
-	before, limit, err := readCursor(r)
-	if err != nil {
+	if err := decodeIfAny(w, r, &body); err != nil {
 		return err
 	}
-	runs, more, err := readPage(limit, func(limit int) ([]assign.Run, error) {
-		return s.Records.Runs(r.Context(), name, before, limit)
+	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
+		return s.Engine.Ranker.Preview(ctx, name, body.Query, body.Limit)
 	})
+}
+
+// previewNew does so for a task that does not exist yet; the body has the settings that the query runs with.
+func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
+	settings := assign.DefaultSettings()
+	body := struct {
+		Query        *assign.Query    `json:"query"`
+		QueryTimeout *assign.Duration `json:"query_timeout"`
+		Slots        *int             `json:"slots"`
+		Limit        int              `json:"limit"`
+	}{&settings.Query, &settings.QueryTimeout, &settings.Slots, previewRows}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
+		return s.Engine.Ranker.PreviewNew(ctx, settings, body.Limit)
+	})
+}
+
+// showSchema answers with the tables and columns that a ranking query may read.
+func (s *server) showSchema(w http.ResponseWriter, r *http.Request) error {
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
+	schema, err := readPatiently(s, w, r, s.Engine.Ranker.Schema)
 	if err != nil {
 		return err
 	}
-	return answerPage(w, "runs", runs, more, func(run assign.Run) int64 { return run.ID })
+	return answer(w, http.StatusOK, schema)
+}
+
+func (s *server) answerPreview(w http.ResponseWriter, r *http.Request, read func(context.Context) (assign.Preview, error)) error {
+	preview, err := readPatiently(s, w, r, read)
+	if err != nil {
+		return err
+	}
+	size := len(preview.Plan)
+	for i := range preview.Rows {
+		size += len(preview.Rows[i].Details)
+	}
+	if err := s.fit(r, size); err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, preview)
+}
+
+// answerFor is how long a client may take to read an answer that took long to make.
+const answerFor = 30 * time.Second
+
+// patiently runs calls that execute a task's query. They may take as long as the query, which the engine bounds, and are
+// given up DrainOver after the node began to shut down.
+func (s *server) patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Draining:
+		case <-ctx.Done():
+			return
+		}
+		t := time.NewTimer(s.DrainOver) // in which most queries end
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := do(ctx)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerFor)) // the server's own deadline may be over by now
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		return assign.Refuse(assign.Unavailable, "this node is shutting down; ask again, and another node answers")
+	}
+	return err
+}
+
+// readPatiently is patiently for calls that only read. Their query is cancelled when the caller's rights end or change: whoever is
+// blocked must not see what it finds. How long a proxy's word lasts does not bound it, since such a query would never be answered.
+func readPatiently[T any](s *server, w http.ResponseWriter, r *http.Request, read func(context.Context) (T, error)) (found T, err error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	if c := CallerOf(r); s.Rights != nil && c.Rights != nil {
+		defer s.Rights.Follow(c.Rights, 0, func(why rights.End) { cancel(callEndOf(why)) })()
+	}
+	err = s.patiently(w, r.WithContext(ctx), func(ctx context.Context) (err error) {
+		found, err = read(ctx)
+		return err
+	})
+	if ended := (*assign.Refusal)(nil); errors.As(context.Cause(ctx), &ended) {
+		return found, ended
+	}
+	return found, err
 }

@@ -9,9 +9,6 @@ import (
 	"getwork/assign/hook"
 )
 
-// webhooks has the handlers of web hooks.
-type webhooks struct{ *server }
-
 // hooksOf is for whoever may see or change web hooks: managers those of a task, administrators those of all tasks. Under --auth
 // dev there are no administrators, and managers may do both.
 func hooksOf(r *http.Request) (own, global bool, err error) {
@@ -52,7 +49,7 @@ func withHook(h func(w http.ResponseWriter, r *http.Request, id int64, may hook.
 	}
 }
 
-func (s webhooks) listWebhooks(w http.ResponseWriter, r *http.Request) error {
+func (s *server) listWebhooks(w http.ResponseWriter, r *http.Request) error {
 	own, global, err := hooksOf(r)
 	if err != nil {
 		return err
@@ -72,7 +69,7 @@ func (s webhooks) listWebhooks(w http.ResponseWriter, r *http.Request) error {
 }
 
 // createWebhook answers 201 with the secret, the only time that it is shown.
-func (s webhooks) createWebhook(w http.ResponseWriter, r *http.Request) error {
+func (s *server) createWebhook(w http.ResponseWriter, r *http.Request) error {
 	may, err := mayHook(r)
 	if err != nil {
 		return err
@@ -95,7 +92,7 @@ func (s webhooks) createWebhook(w http.ResponseWriter, r *http.Request) error {
 	}{secret, made})
 }
 
-func (s webhooks) deleteWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
+func (s *server) deleteWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
 	if err := s.Hooks.Delete(r.Context(), id, may); err != nil {
 		return err
 	}
@@ -104,7 +101,7 @@ func (s webhooks) deleteWebhook(w http.ResponseWriter, r *http.Request, id int64
 }
 
 // testWebhook answers 202 with the delivery of a test event, which any node sends at once.
-func (s webhooks) testWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
+func (s *server) testWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
 	if err := decodeIfAny(w, r, &struct{}{}); err != nil {
 		return err
 	}
@@ -116,7 +113,7 @@ func (s webhooks) testWebhook(w http.ResponseWriter, r *http.Request, id int64, 
 }
 
 // rotateWebhook answers with a new secret, the only time that it is shown.
-func (s webhooks) rotateWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
+func (s *server) rotateWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
 	body := struct {
 		Keep assign.Duration `json:"keep"`
 	}{assign.Duration(24 * time.Hour)}
@@ -134,7 +131,7 @@ func (s webhooks) rotateWebhook(w http.ResponseWriter, r *http.Request, id int64
 	}{secret, until})
 }
 
-func (s webhooks) listDeliveries(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
+func (s *server) listDeliveries(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
 	v, err := parameters(r)
 	if err != nil {
 		return err
@@ -152,7 +149,7 @@ func (s webhooks) listDeliveries(w http.ResponseWriter, r *http.Request, id int6
 	return answerPage(w, "deliveries", all, more, func(d assign.Delivery) int64 { return d.ID })
 }
 
-func (s webhooks) redriveWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
+func (s *server) redriveWebhook(w http.ResponseWriter, r *http.Request, id int64, may hook.May) error {
 	wrong := refuseField("deliveries", "deliveries are ids, as the list of deliveries has them")
 	body := struct {
 		Deliveries *[]string `json:"deliveries"`

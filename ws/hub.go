@@ -36,6 +36,7 @@ type Config struct {
 type Stream interface {
 	Start(ctx context.Context, role string) error // hello and a snapshot come first
 	Take() (events []assign.Event, slow bool)     // nothing before Start; slow: events were lost, and the socket must be closed
+	Written()                                     // all that was taken has been written
 	Put(events ...assign.Event)                   // queues behind what has come
 	Follow(ctx context.Context, tasks []string, who assign.Who) error
 	Unfollow(tasks []string)

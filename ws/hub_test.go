@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/manage"
 	"getwork/schema/schematest"
 )
 
 // Every client learns the node's state.
 func TestNodeEvents(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
 	n.feed.Disconnected()
 	for _, c := range clients {
@@ -74,7 +75,7 @@ func TestPing(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	// Long enough for a client that answers, even if the machine stalls for seconds.
-	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: 8 * time.Second}, nil)
+	n := start(t, Config{PingEvery: 20 * time.Millisecond, PongAfter: 8 * time.Second})
 	marked := make(chan error, 1)
 	lively := n.open(t, "oliver")
 	go func() {
@@ -99,7 +100,7 @@ func TestPing(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	const many = 20
 	ended := make(chan time.Time, many)
 	for range many {
@@ -229,7 +230,7 @@ func pause(t *testing.T, n *station, pingEvery time.Duration) {
 // Every client learns that a task is new, changed or deleted, and not which.
 func TestTasksEvent(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	clients := []*client{n.open(t, "oliver"), n.open(t, "oliver"), n.open(t, "tracy")}
 	told := func() {
 		t.Helper()
@@ -241,7 +242,7 @@ func TestTasksEvent(t *testing.T) {
 	}
 	n.newTask(t, "secret", true)
 	told()
-	if err := n.engine.DeleteTask(t.Context(), "secret", 0); err != nil {
+	if err := manage.DeleteTask(t.Context(), n.engine, "secret", 0); err != nil {
 		t.Fatal(err)
 	}
 	told()

@@ -3,23 +3,20 @@ package ws
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/enginetest"
 	"getwork/assign/feed"
+	"getwork/assign/manage"
 	"getwork/assign/pg"
-	"getwork/assign/records"
-	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 	"getwork/web/contract"
@@ -36,44 +33,11 @@ type station struct {
 	db     *pgxpool.Pool
 }
 
-// start starts a node, and ends it with the test. steps may be nil; of the configuration only the times are taken.
-func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *station {
+// start starts a node, and ends it with the test.
+func start(t *testing.T, c Config) *station {
 	t.Helper()
-	url := schematest.URL(t)
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork ws test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	send := func(ctx context.Context, channel, payload string) error {
-		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
-		return err
-	}
-	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	records := records.New(pools.Router(), nil)
-	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
-	e := engine.New(engine.Config{Node: "n1", Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
-		Announce: announcer, Log: log, Steps: steps})
-	up := make(chan struct{}, 100)
-	listener := &notify.Listener{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-		Send:    send, Channel: "getwork", Node: "n1", Handle: func(m notify.Message) { e.Heard(m); feed.Heard(m) }, Log: log,
-		Up:   func() { feed.Connected(); up <- struct{}{} },
-		Down: func(error) { feed.Disconnected() },
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = e.Run(ctx) })
-	running.Go(func() { _ = feed.Run(ctx) })
-	running.Go(func() { _ = announcer.Run(ctx) })
-	running.Go(func() { _ = listener.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		pools.Close()
-	})
-	<-up
-	c.Open, c.Problem, c.Log = func(who assign.Who, ready func()) Stream { return feed.Open(who, ready) }, pg.ProblemOf, log
+	node := enginetest.Start(t, schematest.URL(t), enginetest.Options{Look: 2 * time.Second})
+	c.Open, c.Problem, c.Log = func(who assign.Who, ready func()) Stream { return node.Feed.Open(who, ready) }, pg.ProblemOf, node.Log
 	if c.Caller == nil {
 		c.Caller = func(r *http.Request) (assign.Who, string) {
 			return assign.Who{Holder: assign.Holder{User: r.Header.Get("User")}}, "worker"
@@ -86,7 +50,7 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 			_ = json.NewEncoder(w).Encode(p)
 		}
 	}
-	n := &station{hub: NewHub(c), engine: e, feed: feed, db: pools.API}
+	n := &station{hub: NewHub(c), engine: node.Engine, feed: node.Feed, db: node.Pools.API}
 	n.Server = httptest.NewServer(n.hub)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -100,9 +64,9 @@ func start(t *testing.T, c Config, steps func(context.Context, engine.Step)) *st
 // overBoth runs a test with a node that is reached over TCP, and with one over TLS.
 func overBoth(t *testing.T, c Config, test func(t *testing.T, n *station)) {
 	t.Helper()
-	t.Run("tcp", func(t *testing.T) { test(t, start(t, c, nil)) })
+	t.Run("tcp", func(t *testing.T) { test(t, start(t, c)) })
 	t.Run("tls", func(t *testing.T) {
-		n := start(t, c, nil)
+		n := start(t, c)
 		secure := httptest.NewTLSServer(n.hub)
 		t.Cleanup(func() {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -219,7 +183,7 @@ func (n *station) newTask(t *testing.T, name string, paused bool) assign.Task {
 	t.Helper()
 	s := assign.DefaultSettings()
 	s.Name, s.Query, s.Paused = name, "select g as item from generate_series(1, 5) g", paused
-	task, err := n.engine.CreateTask(t.Context(), s, "maria")
+	task, err := manage.CreateTask(t.Context(), n.engine, s, "maria")
 	if err != nil {
 		t.Fatal(err)
 	}

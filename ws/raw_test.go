@@ -14,7 +14,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// The frames of RFC 6455 that tests tell apart.
+// The frames of RFC 6455 that tests distinguish.
 const (
 	textFrame   = 0x1
 	binaryFrame = 0x2

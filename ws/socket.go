@@ -160,6 +160,7 @@ func (s *socket) write(buffer *[]byte, events []assign.Event, within time.Durati
 			})
 			return
 		}
+		s.stream.Written()
 		if !s.turn() {
 			return
 		}

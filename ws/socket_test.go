@@ -1,7 +1,6 @@
 package ws
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -9,17 +8,17 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/assign/engine"
+	"getwork/assign/manage"
 )
 
 // A socket gets hello, then a snapshot, then changes of the user's own work; with the subprotocol and no compression.
 func TestSocket(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	n.newTask(t, "verify", true)
 	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
 	c := n.dial(t, "oliver")
-	if kind, hello, err := c.message(); err != nil || kind != "hello" || hello["node"] != "n1" || hello["user"] != "oliver" || hello["role"] != "worker" || !strings.HasSuffix(hello["server_time"].(string), "Z") {
+	if kind, hello, err := c.message(); err != nil || kind != "hello" || hello["node"] != n.engine.Node || hello["user"] != "oliver" || hello["role"] != "worker" || !strings.HasSuffix(hello["server_time"].(string), "Z") {
 		t.Errorf("first %s %v, %v", kind, hello, err)
 	}
 	kind, snapshot, err := c.message()
@@ -46,38 +45,10 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A change that was not committed when the snapshot was read comes as an event.
-func TestCommitAfterTheSnapshot(t *testing.T) {
-	t.Parallel()
-	written, commit := make(chan struct{}), make(chan struct{})
-	n := start(t, Config{}, func(ctx context.Context, step engine.Step) {
-		if step != engine.StepWritten {
-			return
-		}
-		close(written)
-		select {
-		case <-commit:
-		case <-ctx.Done():
-		}
-	})
-	n.newTask(t, "verify", false)
-	n.click(t, "verify", "oliver", 0)
-	<-written
-	c := n.dial(t, "oliver")
-	snapshot := c.next("snapshot")
-	if len(snapshot["requests"].([]any)) != 1 || len(snapshot["work"].([]any)) != 0 {
-		t.Fatalf("snapshot %v", snapshot)
-	}
-	close(commit)
-	if r := c.ended(); r["state"] != "assigned" {
-		t.Errorf("request %v", r)
-	}
-}
-
 // An event during the reading of the snapshot comes after it.
 func TestEventDuringTheSnapshot(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	n.newTask(t, "verify", true)
 	waits := n.click(t, "verify", "oliver", assign.Duration(time.Hour))
 	tx, err := n.db.Begin(t.Context())
@@ -118,7 +89,7 @@ func TestEventDuringTheSnapshot(t *testing.T) {
 // A subscription sends a task's state at once and whenever it changes, until it ends.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	n.newTask(t, "first", true)
 	n.newTask(t, "second", true)
 	c := n.open(t, "oliver")
@@ -149,11 +120,11 @@ func TestSubscribeByGroup(t *testing.T) {
 	n := start(t, Config{Caller: func(r *http.Request) (assign.Who, string) {
 		user := r.Header.Get("User")
 		return assign.Who{Holder: assign.Holder{User: user}, Groups: groups[user], Anything: user == "maria"}, "worker"
-	}}, nil)
+	}})
 	n.newTask(t, "open", true)
 	s := assign.DefaultSettings()
 	s.Name, s.Query, s.Groups = "closed", "select 1 as item", []string{"desk"}
-	if _, err := n.engine.CreateTask(t.Context(), s, "maria"); err != nil {
+	if _, err := manage.CreateTask(t.Context(), n.engine, s, "maria"); err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"member", "maria"} {
@@ -177,10 +148,10 @@ func TestSubscribeByGroup(t *testing.T) {
 // Without a Caller function, a hub lets clients follow only tasks without groups.
 func TestSubscribeWithoutGroups(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	s := assign.DefaultSettings()
 	s.Name, s.Query, s.Groups = "closed", "select 1 as item", []string{"desk"}
-	if _, err := n.engine.CreateTask(t.Context(), s, "maria"); err != nil {
+	if _, err := manage.CreateTask(t.Context(), n.engine, s, "maria"); err != nil {
 		t.Fatal(err)
 	}
 	c := n.open(t, "oliver")
@@ -193,7 +164,7 @@ func TestSubscribeWithoutGroups(t *testing.T) {
 // A message that can't be obeyed is answered with a problem, and the socket stays open.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	c := n.open(t, "oliver")
 	for message, want := range map[string]string{
 		`{"type":"subscribe","tasks":["nothing"]}`:            "/problems/not-found",
@@ -215,7 +186,7 @@ func TestBadMessages(t *testing.T) {
 // A client may send many messages when it connects. All are answered, and the socket stays open.
 func TestManySubscriptions(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	n.newTask(t, "verify", true)
 	c := n.open(t, "oliver")
 	const more = 10 // than may come at once
@@ -238,7 +209,7 @@ func TestManySubscriptions(t *testing.T) {
 // A message that is too long, or not JSON text, closes the socket with the matching code.
 func TestUnfitMessages(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	for _, message := range []string{`{"type":`, "hello", "", `{}{}`} {
 		c := n.open(t, "oliver")
 		c.say(message)
@@ -264,7 +235,7 @@ func TestUnfitMessages(t *testing.T) {
 // A page of another site can't open a socket in its visitor's name.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	for _, origin := range []string{"https://evil.example", "null", "http://" + n.address() + ".evil.example", "http://localhost:1"} {
 		if _, response := n.handshake(t, "oliver", "Sec-WebSocket-Protocol: getwork.v1", "Origin: "+origin); response.StatusCode != http.StatusForbidden {
 			t.Errorf("from %s: %d, want 403", origin, response.StatusCode)
@@ -283,7 +254,7 @@ func TestOrigin(t *testing.T) {
 // A refused handshake is answered in the API's form, and says what to send.
 func TestRefusedHandshake(t *testing.T) {
 	t.Parallel()
-	n := start(t, Config{}, nil)
+	n := start(t, Config{})
 	for want, lines := range map[string][]string{
 		"Sec-WebSocket-Protocol: getwork.v1": {"Sec-WebSocket-Protocol: getwork.v2"},
 		"another site's page":                {"Sec-WebSocket-Protocol: getwork.v1", "Origin: https://evil.example"},

@@ -90,7 +90,7 @@ func (w *wire) secure() *tls.Conn {
 }
 
 // Close ends the connection at once. TLS would first wait for room to say goodbye, up to five seconds for a client that
-// takes nothing; a client that does was told by a close frame.
+// takes nothing; a client that does has had a close frame.
 func (w *wire) Close() error {
 	if c := w.secure(); c != nil {
 		return c.NetConn().Close()

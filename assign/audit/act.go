@@ -2,7 +2,11 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/netip"
+
+	"getwork/assign"
 )
 
 // Actor is the user or program that acts, and how it was authenticated.
@@ -40,4 +44,22 @@ type Act struct {
 	Outcome string // Done, which is the default, or Refused
 	Detail  any    // what else is to be known of it, as encoding/json encodes it: an object, without secrets; nil: nothing
 	Then    []Act  // acts that this one caused, such as the end of somebody's session; each gets a row after it, with the same actor
+}
+
+// Texts are the SHA-256 of what managers let the database execute. The versions of the task keep the texts themselves.
+type Texts struct {
+	Query   *string `json:"query_sha256"`
+	Recheck *string `json:"recheck_sha256"`
+}
+
+// TextsOf returns those of a task.
+func TextsOf(s *assign.Settings) Texts { return Texts{sumOf(s.Query), sumOf(s.Recheck)} }
+
+func sumOf(q assign.Query) *string {
+	if q == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(q))
+	text := hex.EncodeToString(sum[:])
+	return &text
 }

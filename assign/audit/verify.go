@@ -59,7 +59,7 @@ const (
 )
 
 // Verify reads all rows at one moment, and reports what is wrong with them. Without a log (nil) a chain that was written anew
-// from some row to its end looks right. It calls found once for each finding; an error means that the audit could not be read to its
+// from some row to its end seems right. It calls found once for each finding; an error means that the audit could not be read to its
 // end.
 func Verify(ctx context.Context, db DB, sql func(string) string, log *Log, found func(Finding)) (Checked, error) {
 	if log == nil {

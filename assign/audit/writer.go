@@ -23,7 +23,7 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Writer adds rows to the audit. A node has one.
+// Writer adds rows to the audit. A node has one. A nil Writer adds none.
 type Writer struct {
 	Node string              // the node's id; direct, for a program that is none
 	SQL  func(string) string // puts the schema's name into a statement; nil: the schema is getwork
@@ -59,6 +59,9 @@ var errNoHead = errors.New("the table audit_head is empty, so every act that is 
 // The transaction must be at READ COMMITTED, as [pg.Transact] begins it. Then the row is also logged, after the commit. The row
 // of any other transaction is logged at once, as one that may not have been committed, which proves less.
 func (w *Writer) Write(ctx context.Context, tx pgx.Tx, a Act) error {
+	if w == nil {
+		return nil
+	}
 	for _, one := range append([]Act{a}, a.Then...) {
 		one.Actor = a.Actor
 		r, err := w.write(ctx, tx, one)
@@ -144,6 +147,9 @@ func (w *Writer) tell(r Row, certain bool) {
 
 // WriteAlone adds a row in a transaction of its own, for an act that changes no table. The act may begin when it has returned.
 func (w *Writer) WriteAlone(ctx context.Context, a Act) error {
+	if w == nil {
+		return nil
+	}
 	return pg.Transact(ctx, w.DB, func(tx pgx.Tx) error { return w.Write(ctx, tx, a) })
 }
 

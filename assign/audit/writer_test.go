@@ -156,7 +156,7 @@ func TestRepeatedTransaction(t *testing.T) {
 	}
 }
 
-// Another transaction than pg.Transact's does not tell when it has committed, so its line does not say that it has.
+// Another transaction than pg.Transact's does not report when it has committed, so its line does not say that it has.
 func TestUncertainLine(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

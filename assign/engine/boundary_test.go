@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"getwork/assign"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/timeout"
 )
 
 // Settings that a query makes end with it. Neither the query nor a recheck can switch off the time-out of the recheck that
@@ -18,22 +20,24 @@ func TestRecheckDoesNotEscapeItsTimeout(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	const unbound = `select i || left(set_config('statement_timeout', '0', true), 0) as item from generate_series(1, 1) i`
+	limit := timeout.Scale(time.Second) // in which a busy machine also reads what blocks items
 	for where, s := range setUps(t) {
-		s.options.maxRuns = 3
+		s.options.MaxRuns = 3
 		n := s.start(t, false)
 		for name, c := range map[string]struct{ query, recheck string }{
 			"set by the query":   {unbound, `select x as item from unnest($1) x, pg_sleep(600)`},
 			"set by the recheck": {`select i as item from generate_series(1, 1000) i`, `select left(case when x = '501' then pg_sleep(600)::text else set_config('statement_timeout', '0', true) end, 0) as item from unnest($1) x`},
-			"many rechecks":      {`select i as item from generate_series(1, 20000) i`, `select '' as item from unnest($1) x, pg_sleep(0.25) limit 1`},
+			"many rechecks":      {`select i as item from generate_series(1, 20000) i`, fmt.Sprintf(`select '' as item from unnest($1) x, pg_sleep(%v) limit 1`, 0.9*limit.Seconds())},
 		} {
 			t.Run(where+", "+name, func(t *testing.T) {
 				t.Parallel()
 				task := strings.ReplaceAll(name, " ", "-")
 				newTask(t, n, task, c.query, func(s *assign.Settings) {
-					s.Recheck, s.QueryTimeout, s.MaxCandidates = assign.Query(c.recheck), assign.Duration(time.Second), 100_000
+					s.Recheck, s.QueryTimeout, s.MaxCandidates = assign.Query(c.recheck), assign.Duration(limit), 100_000
+					s.MaxRequest = 1000
 				})
-				r := n.endedRequest(t, n.click(t, task, "ann", 1).ID)
-				if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, "query_timeout of 1s") {
+				r := n.endedRequest(t, n.click(t, task, "ann", 1000).ID) // so eight rechecks
+				if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, fmt.Sprintf("query_timeout of %s", limit)) {
 					t.Errorf("it ended as %s (%v), want it failed for its time-out", r.State, r.Error)
 				}
 			})
@@ -84,9 +88,9 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 	server := schematest.OwnServer(t, map[string]string{"max_connections": "50"})
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`
-	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{queries: schematest.Connector(t, url)})} {
+	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{Queries: schematest.Connector(t, url)})} {
 		if _, err := n.Ranker.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
-			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second)}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
+			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second), Notes: "holders"}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
 			t.Fatalf("%s: %v, want that the table of locks was full", where, err)
 		}
 		goesOn(t, server.URL("postgres"))

@@ -14,7 +14,7 @@ import (
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	db := pool(t, url)
 	newInbox(t, n, "inbox", nil)
 	n.pushItems(t, "inbox", assign.NewItem{Item: "a", Details: []byte(`{"z": 1, "a": 2}`)}, assign.NewItem{Item: "b"})
@@ -59,97 +59,6 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Each thing that keeps an item from a user who claims it.
-func TestRefusedClaims(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	one := 1
-	newInbox(t, n, "first", nil)
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.ConflictsWith = []string{"first"} })
-	newInbox(t, n, "single", func(s *assign.Settings) { s.MaxOpen = &one })
-	newInbox(t, n, "grouped", func(s *assign.Settings) { s.Groups = []string{"desk"} })
-	tomorrow, group := time.Now().Add(24*time.Hour), "g"
-	n.pushItems(t, "inbox", assign.NewItem{Item: "later", NotBefore: &tomorrow}, assign.NewItem{Item: "x", Exclusive: &group}, assign.NewItem{Item: "y", Exclusive: &group})
-	n.push(t, "inbox", "put off", "never", "not me", "seen", "held there", "done")
-	n.push(t, "first", "seen", "held there")
-	n.push(t, "single", "1", "2")
-	n.push(t, "grouped", "a")
-	claim := func(task, item, user string) (assign.Work, error) {
-		w, _, err := n.Claim(t.Context(), task, item, who(user))
-		return w, err
-	}
-	mine := func(task, item string) assign.Work {
-		t.Helper()
-		w, err := claim(task, item, "ann")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
-	}
-	n.let(t, mine("inbox", "put off"), giveBack(time.Hour))
-	n.let(t, mine("inbox", "never"), assign.Disposition{Outcome: "never"})
-	n.let(t, mine("inbox", "not me"), assign.Disposition{Outcome: "return", After: lasting(0), To: new("others")})
-	n.let(t, mine("inbox", "done"), assign.Disposition{Outcome: "complete"})
-	n.let(t, mine("first", "seen"), assign.Disposition{Outcome: "complete"})
-	mine("first", "held there")
-	mine("inbox", "x")
-	mine("single", "1")
-	for _, test := range []struct {
-		task, item, user string
-		kind             assign.Kind
-	}{
-		{"inbox", "later", "bob", assign.NotAvailable},
-		{"inbox", "put off", "bob", assign.NotAvailable},
-		{"inbox", "never", "bob", assign.NotAvailable},
-		{"inbox", "done", "bob", assign.NotFound},
-		{"inbox", "not me", "ann", assign.NotAvailable},
-		{"inbox", "seen", "ann", assign.NotAvailable},
-		{"inbox", "held there", "ann", assign.NotAvailable},
-		{"inbox", "y", "bob", assign.NoSlot},
-		{"single", "2", "ann", assign.NotAvailable},
-		{"grouped", "a", "ann", assign.NotFound},
-		{"inbox", "not me", "bob", ""},
-		{"inbox", "seen", "bob", ""},
-		{"inbox", "held there", "bob", ""},
-		{"single", "2", "bob", ""},
-	} {
-		_, err := claim(test.task, test.item, test.user)
-		if test.kind == "" && err != nil || test.kind != "" && !assign.IsRefusal(err, test.kind) {
-			t.Errorf("%s claims %s of %s: %v, want %q", test.user, test.item, test.task, err, test.kind)
-		}
-	}
-	if _, err := n.UpdateTask(t.Context(), "single", 1, "boss", func(s *assign.Settings) error { s.Paused = true; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	n.push(t, "single", "3")
-	_, err := claim("single", "3", "cyd")
-	wantKind(t, err, assign.NotAvailable)
-	if _, _, err := n.Claim(t.Context(), "grouped", "a", assign.Who{Holder: assign.Holder{User: "dan"}, Groups: []string{"night", "desk"}}); err != nil {
-		t.Errorf("a member of the group: %v", err)
-	}
-}
-
-// An item that was closed after the shelf's run is not claimed from the shelf: the query says whether it still matches.
-func TestClaimAsksTheQueryAgain(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	execute(t, db, `create table loan as select i as id, true as waits from generate_series(1, 5) i`)
-	newTask(t, n, "task", `select id as item from loan where waits order by id`, fresh(time.Hour))
-	for range 3 {
-		w := n.take(t, "task", "ann")
-		n.let(t, w, assign.Disposition{Outcome: "complete"})
-	}
-	execute(t, db, `update loan set waits = false where id = 1`)
-	_, _, err := n.Claim(t.Context(), "task", "1", who("bob"))
-	wantKind(t, err, assign.NotFound)
-	if w, claimed, err := n.Claim(t.Context(), "task", "2", who("bob")); err != nil || !claimed || w.Attempt != 1 {
-		t.Errorf("it still matches: %+v, %v, %v", w, claimed, err)
-	}
-}
-
 // A query that fails when it is asked for one item is refused, so that a manager corrects it.
 func TestClaimByAQueryThatFails(t *testing.T) {
 	t.Parallel()
@@ -168,7 +77,7 @@ func TestClaimIsAnsweredThoughItWasClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	g := newGate(StepCommitted)
-	n, tab := startNode(t, url, nodeOptions{steps: g.hold}), startNode(t, url, nodeOptions{})
+	n, tab := startNode(t, url, nodeOptions{Steps: g.hold}), startNode(t, url, nodeOptions{})
 	newInbox(t, tab, "inbox", nil)
 	tab.push(t, "inbox", "a")
 	var w assign.Work

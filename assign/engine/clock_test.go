@@ -2,21 +2,26 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
 )
 
-// clockNode is a node whose rescuer looks often, on a database whose clock can be set ahead.
+// clockNode is a node whose rescuer checks often, on a database whose clock can be set ahead.
 func clockNode(t *testing.T) (n *node, db *pgxpool.Pool, set func(time.Duration)) {
 	t.Helper()
 	server, clock := schematest.ClockServer(t)
 	url := server.URL("getwork")
-	return startNode(t, url, nodeOptions{look: 200 * time.Millisecond}), pool(t, url), clock.Set
+	return startNode(t, url, nodeOptions{Look: 200 * time.Millisecond}), pool(t, url), clock.Set
 }
 
 // aDay is how far the clock is ahead for a while: whatever waits for a time that was set by it would wait for a day.
@@ -55,18 +60,6 @@ func TestClockSetBack(t *testing.T) {
 				t.Errorf("ann is %s", r.State)
 			}
 		},
-		"the next look at who lingers": func(t *testing.T, task string) {
-			newTask(t, n, task, ranked, patient)
-			r := n.linger(t, task, "ann", 1)
-			await(t, "a round has left ann lingering", func() bool {
-				return query[bool](t, db, `select look_after is not null from getwork.work_requested where id = $1`, r.ID)
-			})
-			add(t, "a", 1)
-			set(0)
-			if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
-				t.Errorf("ann is %s", r.State)
-			}
-		},
 		"the end of a shelf": func(t *testing.T, task string) {
 			newTask(t, n, task, ranked, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Hour) })
 			add(t, "a", 1)
@@ -82,39 +75,6 @@ func TestClockSetBack(t *testing.T) {
 			})
 			if r := n.endedRequest(t, n.click(t, task, "bob", 1).ID); items(r)[0] != "c" {
 				t.Errorf("bob has %v, which is not the best", items(r))
-			}
-		},
-		"what was returned at once, failed, or was redriven": func(t *testing.T, task string) {
-			newInbox(t, n, task, func(s *assign.Settings) { s.MaxOpen = nil })
-			n.push(t, task, "returned", "failed", "redriven", "put off")
-			for _, w := range n.click(t, task, "ann", 4).Work {
-				switch w.Item {
-				case "returned":
-					n.let(t, w, giveBack(0))
-				case "failed":
-					n.let(t, w, assign.Disposition{Outcome: "fail"})
-				case "redriven":
-					n.let(t, w, assign.Disposition{Outcome: "never"})
-				case "put off":
-					n.let(t, w, giveBack(time.Minute))
-				}
-			}
-			if redriven, err := n.Redrive(t.Context(), task, []string{"redriven"}, "boss"); err != nil || redriven != 1 {
-				t.Fatal(redriven, err)
-			}
-			before := n.Looks.Load()
-			await(t, "the node has seen that it is tomorrow", func() bool { return n.Looks.Load() > before+1 })
-			set(0)
-			if r := n.linger(t, task, "bob", 2); n.endedRequest(t, r.ID).Assigned == 0 {
-				t.Error("bob got nothing of what is there again")
-			}
-			await(t, "all but what was put off is there again, or will be in a minute", func() bool {
-				return query[int](t, db, `select count(*) from getwork.work w join getwork.task_state s using (task_id)
-where s.name = $1 and w.available_at > clock_timestamp() + interval '1 minute'`, task) == 1
-			})
-			if due := query[bool](t, db, `select bool_and(i.due_at < clock_timestamp() + interval '1 minute')
-from getwork.item i join getwork.task_state s using (task_id) where s.name = $1 and i.item = 'failed'`, task); !due {
-				t.Error("what failed is there again in the tables of work, and not in the inbox")
 			}
 		},
 		"somebody whose node died": func(t *testing.T, task string) {
@@ -165,12 +125,116 @@ func TestShelfSurvivesAClockThatWasAhead(t *testing.T) {
 		t.Fatalf("ann is %s", r.State)
 	}
 	set(2 * time.Hour)
-	if _, err := n.write(t.Context(), removeCandidates); err != nil {
+	if err := Above.Leftovers(t.Context(), n.Engine, 0); err != nil {
 		t.Fatal(err)
 	}
 	set(0)
 	if r := n.endedRequest(t, n.click(t, "task", "bob", 1).ID); r.State != assign.Assigned {
 		t.Errorf("bob is %s: %v", r.State, why(r))
+	}
+}
+
+// What was completed after the clock was set back is not handed out from a shelf of before, neither while that shelf is of a later
+// time, nor when the clock has reached it again. No rescuer is there, so the shelf is judged where it is read.
+func TestClockSetBackBehindAShelf(t *testing.T) {
+	t.Parallel()
+	for name, elsewhere := range map[string]bool{"here": false, "elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, clock := schematest.ClockServer(t)
+			url := server.URL("getwork")
+			o := nodeOptions{MaxRuns: 1} // or the node would renew the shelf as soon as it reads that it is over
+			db := pool(t, url)
+			execute(t, db, `create table loan as select i::text as item from generate_series(1, 9) i`)
+			if elsewhere {
+				o.Queries = reader(t, url, "loan")
+			}
+			n := startNode(t, url, o)
+			newTask(t, n, "task", `select item from loan order by item`, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Hour) })
+			runs := func() int { return query[int](t, db, `select count(*) from getwork.run`) }
+			complete := func(w assign.Work) { n.let(t, w, assign.Disposition{Outcome: "complete"}) }
+
+			clock.Set(10 * time.Minute)
+			n.take(t, "task", "ann") // 1
+			held, _, err := n.Claim(t.Context(), "task", "3", who("bob"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock.Set(0)
+			complete(held)
+			clock.Set(11 * time.Minute)
+			if r := n.endedRequest(t, n.click(t, "task", "cyd", 2).ID); fmt.Sprint(items(r)) != "[2 4]" || runs() != 1 {
+				t.Errorf("when the clock had reached the shelf again, cyd got %v, after %d runs", items(r), runs())
+			}
+
+			if held, _, err = n.Claim(t.Context(), "task", "6", who("bob")); err != nil {
+				t.Fatal(err)
+			}
+			clock.Set(0)
+			complete(held)
+			execute(t, db, `insert into loan values ('0')`)
+			execute(t, db, `delete from loan where item in ('3', '6')`)
+			if r := n.endedRequest(t, n.click(t, "task", "dan", 3).ID); fmt.Sprint(items(r)) != "[0 5 7]" || runs() != 2 {
+				t.Errorf("while the shelf was of a later time, dan got %v, after %d runs", items(r), runs())
+			}
+		})
+	}
+}
+
+// Nobody takes a shelf of a later time for a fresh one, and a task that is in use gets another.
+func TestShelfOfALaterTimeIsNotFresh(t *testing.T) {
+	t.Parallel()
+	server, clock := schematest.ClockServer(t)
+	url := server.URL("getwork")
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	execute(t, db, `create table loan as select i::text as item from generate_series(1, 9) i`)
+	task := newTask(t, n, "task", `select item from loan order by item`, func(s *assign.Settings) {
+		s.FreshFor, s.StaleFor = assign.Duration(time.Hour), assign.Duration(time.Hour)
+	})
+	clock.Set(10 * time.Minute)
+	n.take(t, "task", "ann")
+	shelf := func() (items int64, source string) {
+		t.Helper()
+		shown, err := n.Task(t.Context(), "task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := n.Explain(t.Context(), "task", "5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shown.Shelf, e.Source
+	}
+	if items, source := shelf(); items != 8 || source != "shelf" {
+		t.Fatalf("the task shows %d items on its shelf; an item is explained by the %s", items, source)
+	}
+	clock.Set(0)
+	if items, source := shelf(); items != 0 || source != "query" {
+		t.Errorf("the task shows %d items on its shelf; an item is explained by the %s", items, source)
+	}
+	execute(t, db, `delete from loan where item = '5'`)
+	_, _, err := n.Claim(t.Context(), "task", "5", who("bob"))
+	wantKind(t, err, assign.NotFound)
+	// While runs are held back, a click waits for a shelf that serves, and fails without one.
+	const backOff = `update getwork.task_state set failures = $1, failed_until = case when $1 > 0 then clock_timestamp() + interval '1 minute' end, last_error = 'x'`
+	execute(t, db, backOff, 1)
+	if r := n.click(t, "task", "bob", 1); r.State != assign.Failed {
+		t.Errorf("during a back-off bob is %s", r.State)
+	}
+	if waiting := query[int](t, db, `select count(*) from (`+selectCandidates+`) c`, task.ID, 1); waiting != 0 {
+		t.Errorf("%d candidates would be rechecked", waiting)
+	}
+	execute(t, db, backOff, 0)
+	view, err := n.readTaskView(t.Context(), n.DB, task.ID)
+	if err != nil || view.view.Serves || view.view.Stale || !view.view.Refresh {
+		t.Errorf("a node sees %+v (%v)", view.view, err)
+	}
+	n.refreshAll(t.Context())
+	await(t, "there is another shelf", func() bool {
+		return query[bool](t, db, `select u.finished_at <= clock_timestamp() from getwork.task_state s join getwork.run u on u.id = s.shelf_run`)
+	})
+	if items, source := shelf(); items != 7 || source != "query" { // 5 is not on it
+		t.Errorf("then the task shows %d items on its shelf; an item is explained by the %s", items, source)
 	}
 }
 
@@ -201,7 +265,7 @@ func atBarrier(t *testing.T, db *pgxpool.Pool) (runs, open func()) {
 		}
 }
 
-// No run is reported to have taken less than no time, or a day, and nobody is told to wait that long.
+// No run is reported to have taken less than no time, or a day, and nobody is asked to wait that long.
 func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
@@ -234,88 +298,6 @@ func TestNoTimesOfAClockThatWasSet(t *testing.T) {
 	task, err := n.Task(t.Context(), "task")
 	if err != nil || task.UsualSeconds == nil || *task.UsualSeconds < 0 || *task.UsualSeconds > 90 {
 		t.Errorf("a run usually takes %s s (%v)", shown(task.UsualSeconds), err)
-	}
-}
-
-// A clock that is set forward past a query's time-out makes PostgreSQL end the query. That is not the query's fault: it runs
-// again, and the waiting request is served. The same holds for a run's recheck, and for a query database's clock.
-func TestClockLeapsOverATimeOut(t *testing.T) {
-	t.Parallel()
-	// Whoever sleeps looks at the clock now and then, so a leap beyond the sleep's end might end it before the time-out does.
-	const nap = 24 * 60 * 60
-	const slow, quick = `select i::text as item from nap, generate_series(1, 9) i, pg_sleep(seconds)`, `select i::text as item from generate_series(1, 9) i`
-	for name, c := range map[string]struct {
-		query, recheck string
-		elsewhere      bool
-	}{
-		"query":           {query: slow},
-		"recheck":         {query: quick, recheck: `select x as item from nap, unnest($1::text[]) x, pg_sleep(seconds)`},
-		"query elsewhere": {query: slow, elsewhere: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if name != "query" {
-				schematest.Thorough(t)
-			}
-			server, clock := schematest.ClockServer(t)
-			url := server.URL("getwork")
-			db := pool(t, url) // where the query runs
-			execute(t, db, `create table nap as select $1::integer as seconds`, nap)
-			o := nodeOptions{look: 200 * time.Millisecond}
-			if c.elsewhere {
-				// A node does not ask another database to look for its client, and without any timer the query would sleep on.
-				o.queries = reader(t, url, "nap")
-				o.queries += separator(o.queries) + "client_connection_check_interval=500ms"
-				url = schematest.URL(t)
-			}
-			n := startNode(t, url, o)
-			newTask(t, n, "task", c.query, func(s *assign.Settings) { s.Recheck = assign.Query(c.recheck) })
-			asleep := func() bool {
-				return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
-			}
-			r := n.click(t, "task", "ann", 1)
-			await(t, "the query runs", asleep)
-			execute(t, db, `update nap set seconds = 0`) // for the next run
-			clock.Set(2 * time.Hour)
-			if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
-				t.Errorf("ann is %s: %s", r.State, why(r))
-			}
-			runs, err := n.Runs(t.Context(), "task", 0, 10)
-			if err != nil || len(runs) != 2 || runs[1].State != "failed" {
-				t.Fatalf("the runs were %+v (%v); want one that was ended, and one more", runs, err)
-			}
-
-			if name != "query" {
-				return // a claim asks the query alone, and elsewhere in the same way
-			}
-			execute(t, db, `update nap set seconds = $1`, nap)
-			claimed := make(chan error, 1)
-			go func() {
-				_, _, err := n.Claim(context.Background(), "task", "2", who("bob"))
-				claimed <- err
-			}()
-			await(t, "a claim asks the query", asleep)
-			clock.Set(4 * time.Hour)
-			if err := <-claimed; !assign.IsRefusal(err, assign.Unavailable) {
-				t.Errorf("bob's claim: %v", err)
-			}
-		})
-	}
-}
-
-// A run that an operator cancelled is not taken for one whose time-out the clock passed: it fails as usual.
-func TestCancelledQueryIsNoLeap(t *testing.T) {
-	t.Parallel()
-	schematest.Thorough(t)
-	n, db, set := clockNode(t)
-	set(time.Hour)
-	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, nil)
-	r := n.click(t, "task", "ann", 1)
-	await(t, "the query runs, and is cancelled", func() bool {
-		return query[int](t, db, `select count(pg_cancel_backend(pid)) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
-	})
-	if r = n.endedRequest(t, r.ID); r.State != assign.Failed {
-		t.Errorf("ann is %s", r.State)
 	}
 }
 
@@ -356,37 +338,161 @@ func TestStuckWhateverTheClockSays(t *testing.T) {
 	await(t, "it is ended", func() bool { return !alive() })
 }
 
-// However the clock is set, no two users hold the same item, and an item that was put off stays away until the clock shows
-// its time.
-func TestOwnersUnderAClockThatIsSet(t *testing.T) {
+// A run whose lock was released, and whose node is about to record why, is not lost, however long ago the clock says that it
+// began.
+func TestARunThatIsGivenUpIsNotLost(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	task := newTask(t, n, "task", numbers, nil)
+	run := query[int64](t, db, insertRunning, task.ID, 1<<30)
+	execute(t, db, `update getwork.run set started_at = started_at - interval '2 hours'`)
+	state := func() string { return query[string](t, db, `select state from getwork.run`) }
+	r := newRescuer(n.Engine)
+	r.rescueOnce(t.Context())
+	r.rescueOnce(t.Context())
+	if s := state(); s != "running" || r.gone[run].IsZero() {
+		t.Fatalf("it is %s already; known to be gone: %v", s, r.gone)
+	}
+	r.gone[run] = r.gone[run].Add(-n.LookEvery)
+	if r.rescueOnce(t.Context()); state() != "lost" {
+		t.Error("it is never given up")
+	}
+}
+
+// The rescuer, which looks every two seconds, does nothing for the tasks that were ever deleted.
+func TestGlancePassesOverDeletedTasks(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	newTask(t, n, "task", numbers, nil)
+	execute(t, db, `insert into getwork.task select from generate_series(1, 3000)`)
+	execute(t, db, `insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'old', 'select 1', 'x' from getwork.task where id > 1`)
+	execute(t, db, `insert into getwork.task_state (task_id, name, version, deleted_at) select id, 'old', 1, clock_timestamp() from getwork.task where id > 1`)
+	execute(t, db, `analyze getwork.task_state, getwork.task_version`)
+	rows, err := n.DB.Query(t.Context(), `explain (analyze, timing off) `+selectAnythingToRescue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(plan, "\n")
+	all := regexp.MustCompile(`loops=(\d+)`).FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		t.Fatalf("nothing is known of how often anything is done:\n%s", text)
+	}
+	for _, m := range all {
+		if loops, _ := strconv.Atoi(m[1]); loops > 100 {
+			t.Fatalf("something is done %d times:\n%s", loops, text)
+		}
+	}
+}
+
+// A lingering request gets an item that falls due when the clock is set past that time, although the node's own timer is set
+// for later.
+func TestClockLeapsOverWhatFallsDue(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	n, _, set := clockNode(t)
+	newInbox(t, n, "jobs", patient)
+	due := time.Now().Add(30 * time.Minute)
+	n.pushItems(t, "jobs", assign.NewItem{Item: "a", NotBefore: &due})
+	r := n.linger(t, "jobs", "ann", 1)
+	await(t, "the node has a timer", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.timers) == 1 && len(n.loops) == 0
+	})
+	before := n.Looks.Load()
+	await(t, "the node has looked", func() bool { return n.Looks.Load() > before+1 })
+	set(40 * time.Minute)
+	if r = n.endedRequest(t, r.ID); r.State != assign.Assigned {
+		t.Errorf("ann is %s", r.State)
+	}
+}
+
+// The server's clock may be a little faster than the node's: a query that used up its time by the server's clock has taken
+// too long, and is not repeated.
+func TestTimeOutByAFasterClock(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	n, db, set := clockNode(t)
-	newInbox(t, n, "jobs", func(s *assign.Settings) { lease := assign.Duration(time.Minute); s.Lease = &lease })
-	n.push(t, "jobs", "a", "b")
-	ann := n.take(t, "jobs", "ann")
-	set(-aDay)
-	if r := n.click(t, "jobs", "bob", 2); len(r.Work) != 1 || r.Work[0].Item == ann.Item {
-		t.Fatalf("bob has %v, ann %s", items(r), ann.Item)
+	newTask(t, n, "task", `select 1 as item from pg_sleep(60)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(5 * time.Second) })
+	r := n.click(t, "task", "ann", 1)
+	await(t, "the query runs", func() bool {
+		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) > 0
+	})
+	set(40 * time.Millisecond)
+	if r = n.endedRequest(t, r.ID); r.State != assign.Failed || !strings.Contains(faultIn(r), "longer than its query_timeout") {
+		t.Errorf("ann is %s: %s", r.State, faultIn(r))
 	}
-	if w, err := n.Extend(t.Context(), ann.ID, ann.Holder()); err != nil || !w.LeaseExpiresAt.Before(*ann.LeaseExpiresAt) {
-		t.Fatalf("ann extends: %+v (%v)", w, err)
+	if runs := query[int](t, db, `select count(*) from getwork.run`); runs != 1 {
+		t.Errorf("the query ran %d times", runs)
 	}
-	set(0) // the lease that she has had since yesterday is over
-	await(t, "the leases are over", func() bool { return query[int](t, db, `select count(*) from getwork.work where state = 'held'`) == 0 })
-	_, err := n.Dispose(t.Context(), ann.ID, assign.Disposition{Outcome: "complete"}, ann.Holder(), false)
-	wantKind(t, err, assign.LeaseLost)
-	again := n.take(t, "jobs", "cem")
-	if again.Item != ann.Item || again.Attempt != 2 {
-		t.Fatalf("cem has %s, attempt %d", again.Item, again.Attempt)
+}
+
+// An item that was completed while its query ran elsewhere, and the clock was set back, is not handed out from that run.
+func TestClockSetBackWhileAQueryRunsElsewhere(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	server, clock := schematest.ClockServer(t)
+	url := server.URL("getwork")
+	n, db := startNode(t, url, nodeOptions{Queries: url, Look: 200 * time.Millisecond}), pool(t, url)
+	execute(t, db, `create table loan as values ('a'), ('b')`)
+	task := newTask(t, n, "task", `select column1 as item from loan, `+barrier+` order by column1`, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Hour) })
+	clock.Set(time.Hour)
+	ann := query[int64](t, db, `insert into getwork.work (task_id, item, user_name) values ($1, 'a', 'ann') returning id`, task.ID)
+	runs, open := atBarrier(t, db)
+	r := n.click(t, "task", "bob", 1)
+	runs()
+	clock.Set(0)
+	execute(t, db, `delete from loan where column1 = 'a'`)
+	if _, err := n.Dispose(t.Context(), ann, assign.Disposition{Outcome: "complete"}, assign.Holder{User: "ann"}, false); err != nil {
+		t.Fatal(err)
 	}
-	n.let(t, again, giveBack(2*time.Hour))
-	set(-aDay)
-	if r := n.click(t, "jobs", "dan", 2); len(r.Work) != 1 || r.Work[0].Item == again.Item {
-		t.Errorf("dan has %v, of which %s was put off", items(r), again.Item)
+	open()
+	if r = n.endedRequest(t, r.ID); len(r.Work) != 1 || r.Work[0].Item != "b" {
+		t.Errorf("bob is %s with %v: %s", r.State, items(r), faultIn(r))
 	}
-	set(3 * time.Hour)
-	if r := n.linger(t, "jobs", "eve", 1); n.endedRequest(t, r.ID).State != assign.Assigned {
-		t.Error("eve did not get what is due again")
+	if query[bool](t, db, `select `+ShelfFresh+` from getwork.task_state s join getwork.run u on u.id = s.shelf_run`) {
+		t.Error("what it left is fresh, though what it has seen ends later than the clock shows")
 	}
+}
+
+// A request that came before the clock was set back has waited for a growing time, whatever the clock says.
+func TestOldestRequestOfALaterTime(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{Look: 50 * time.Millisecond}), pool(t, url)
+	task := newTask(t, n, "task", numbers, nil)
+	run, err := db.Begin(t.Context()) // another session runs its query
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = run.Rollback(context.Background()) }()
+	var backend int32
+	if err := run.QueryRow(t.Context(), runLock, task.ID).Scan(&backend); err != nil {
+		t.Fatal(err)
+	}
+	query[int64](t, db, insertRunning, task.ID, backend)
+	execute(t, db, `
+insert into getwork.work_requested (task_id, user_name, wanted, requested, created_at)
+values ($1, 'ann', 1, 1, clock_timestamp() + interval '1 hour')`, task.ID)
+	await(t, "it is known", func() bool { return n.Oldest.Load() > 0 })
+	since := n.Oldest.since.Load()
+	before := n.Looks.Load()
+	await(t, "the node has looked", func() bool { return n.Looks.Load() > before+20 })
+	if n.Oldest.since.Load() != since {
+		t.Error("it began to wait anew")
+	}
+}
+
+// faultIn returns a request's error, or "".
+func faultIn(r assign.Request) string {
+	if r.Error == nil {
+		return ""
+	}
+	return *r.Error
 }

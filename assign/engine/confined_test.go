@@ -39,8 +39,8 @@ func setUps(t *testing.T) map[string]setUp {
 	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
 	_, apart := worker(t, there)
 	return map[string]setUp{
-		"query role":  {here, db, through, nodeOptions{role: role}},
-		"query login": {there, pool(t, there), apart, nodeOptions{queries: schematest.Connector(t, there)}},
+		"query role":  {here, db, through, nodeOptions{Role: role}},
+		"query login": {there, pool(t, there), apart, nodeOptions{Queries: schematest.Connector(t, there)}},
 	}
 }
 
@@ -48,7 +48,7 @@ func setUps(t *testing.T) map[string]setUp {
 func (s setUp) start(t *testing.T, confined bool) *node {
 	t.Helper()
 	o := s.options
-	o.confine = confined
+	o.Confine = confined
 	return startNode(t, s.node, o)
 }
 
@@ -107,7 +107,7 @@ func wantRefused(t *testing.T, what string, err error) {
 }
 
 // A task that was saved before queries were confined is refused wherever its texts would be executed, and its requests are
-// told why.
+// read why.
 func TestStoredEscapesAreNotExecuted(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
@@ -227,7 +227,7 @@ func TestLargeObjectsEndWithTheQuery(t *testing.T) {
 			address := schematest.URL(t)
 			o := nodeOptions{}
 			if c {
-				o.queries = address
+				o.Queries = address
 			}
 			n, db, file := startNode(t, address, o), pool(t, address), filepath.Join(dir, where)
 			newTask(t, n, "task", `select lo_from_bytea(4711, 'x')::text as item`, func(s *assign.Settings) {

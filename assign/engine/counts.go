@@ -113,8 +113,8 @@ func (c *Counts) countEnd(task int64, as assign.State, n int) {
 	}
 }
 
-// countClosed counts work of a task that is not held any more.
-func (c *Counts) countClosed(task int64, as assign.WorkState, n int) {
+// CountClosed counts work of a task that is not held any more.
+func (c *Counts) CountClosed(task int64, as assign.WorkState, n int) {
 	if counter := c.ofTask(task).Closed[as]; counter != nil {
 		counter.n.Add(int64(n))
 	}

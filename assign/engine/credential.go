@@ -17,13 +17,12 @@ import (
 // defences keep the request from being served:
 //
 //   - The transaction of the end cancels what waits ([Engine.EndCredentials]).
-//   - A click that commits beside the end is not seen there. Every node looks for such requests until no click can be under
-//     way any more ([Engine.CancelEnded]). A change of groups does not see such a click, either: the same look mends its groups.
+//   - A click that commits beside the end is not seen there. Every node reads such requests until no click can be under
+//     way any more ([Engine.CancelEnded]). A change of groups does not see such a click, either: the same check mends its groups.
 //   - A round asks under the assign lock about those whom it would serve. A user whose credential ended before the round
 //     took the lock gets nothing, even if the other two have not reached their request yet.
 //
 // Under --auth dev there are no credentials, and none of this is asked.
-
 var (
 	errEnded = assign.Refuse(assign.Unauthenticated, "your log-in has ended; log in again")
 
@@ -118,8 +117,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// rebinds reports whether a click makes its holder's waiting request stand on something else: on another credential, or for
-// longer.
+// rebinds reports whether a click binds its holder's waiting request to another credential, or makes it valid for longer.
 func rebinds(c assign.Click, credential string, until *time.Time) bool {
 	if c.Credential == "" {
 		return false
@@ -145,10 +143,10 @@ where r.id = m.id and r.state = 'pending'`
 
 // settle refuses the clicks whose credential has ended, binds the waiting requests of the other clicks' holders to what those
 // show, and returns the other clicks.
-func (c recorder) settle(ctx context.Context, task int64, batch []*click) (others []*click, err error) {
+func (e *Engine) settle(ctx context.Context, task int64, batch []*click) (others []*click, err error) {
 	var ended map[proof]bool
-	err = c.transact(ctx, func(tx pgx.Tx) (err error) {
-		if ended, err = c.endedOf(ctx, tx, proofsOf(batch)); err != nil {
+	err = e.transact(ctx, func(tx pgx.Tx) (err error) {
+		if ended, err = e.endedOf(ctx, tx, proofsOf(batch)); err != nil {
 			return err
 		}
 		others = slices.DeleteFunc(slices.Clone(batch), func(k *click) bool { return ended[proofOf(k.Click)] })
@@ -165,7 +163,7 @@ func (c recorder) settle(ctx context.Context, task int64, batch []*click) (other
 				untils, groups = append(untils, orNull(proofOf(as).until)), append(groups, groupsOf(as))
 			}
 		}
-		_, err = tx.Exec(ctx, c.SQL(rebindClicks), task, users, instances, credentials, untils, groups)
+		_, err = tx.Exec(ctx, e.SQL(rebindClicks), task, users, instances, credentials, untils, groups)
 		return err
 	})
 	if err != nil {
@@ -223,36 +221,6 @@ func (r *round) setAside(which func(waiter) bool) {
 	})
 }
 
-const (
-	rebindPending = `
-with mine as (
-  select r.id
-  from getwork.work_requested r
-  where r.state = 'pending' and r.credential is not null and r.credential = any($2::text[]) and r.user_name = $1
-  order by r.id
-  for update
-)
-update getwork.work_requested r
-set credential = $3,
-    valid_until = case when r.valid_until is not null and $4::timestamptz is not null then greatest(r.valid_until, $4) end
-from mine m
-where r.id = m.id and r.state = 'pending'`
-
-	regroupPending = `
-with mine as (
-  select r.id
-  from getwork.work_requested r
-  where r.state = 'pending' and r.credential is not null and r.credential = any($1::text[]) and r.groups is distinct from $2::text[]
-  order by r.id
-  for update
-)
-update getwork.work_requested r
-set groups = $2
-from mine m
-where r.id = m.id and r.state = 'pending'
-returning r.task_id, r.id`
-)
-
 const lockCredentials = `
 select r.id
 from getwork.work_requested r
@@ -270,6 +238,20 @@ func (e *Engine) LockCredentials(ctx context.Context, tx pgx.Tx, credentials []s
 	return nil
 }
 
+const rebindPending = `
+with mine as (
+  select r.id
+  from getwork.work_requested r
+  where r.state = 'pending' and r.credential is not null and r.credential = any($2::text[]) and r.user_name = $1
+  order by r.id
+  for update
+)
+update getwork.work_requested r
+set credential = $3,
+    valid_until = case when r.valid_until is not null and $4::timestamptz is not null then greatest(r.valid_until, $4) end
+from mine m
+where r.id = m.id and r.state = 'pending'`
+
 // Rebind moves a user's waiting requests from the credentials that a log-in replaces to its own; nothing is cancelled. It
 // belongs in the transaction of the log-in. until is when the new one ends; zero: not by itself.
 func (e *Engine) Rebind(ctx context.Context, tx pgx.Tx, user string, from []string, to string, until time.Time) error {
@@ -279,8 +261,22 @@ func (e *Engine) Rebind(ctx context.Context, tx pgx.Tx, user string, from []stri
 	return nil
 }
 
+const regroupPending = `
+with mine as (
+  select r.id
+  from getwork.work_requested r
+  where r.state = 'pending' and r.credential is not null and r.credential = any($1::text[]) and r.groups is distinct from $2::text[]
+  order by r.id
+  for update
+)
+update getwork.work_requested r
+set groups = $2
+from mine m
+where r.id = m.id and r.state = 'pending'
+returning r.task_id, r.id`
+
 // ChangeGroups gives what waits under these credentials other groups. It belongs in the transaction that changes them. Rounds
-// go by the new groups, and end requests of those who may not have the task any more with nothing. Without groups a user may
+// go by the new groups, and end what they read of those who may not have the task any more with nothing. Without groups a user may
 // have only tasks that are for everybody, also if they needed none before.
 func (e *Engine) ChangeGroups(ctx context.Context, tx pgx.Tx, credentials, groups []string) ([]notify.Change, error) {
 	if groups == nil {

@@ -38,7 +38,7 @@ func logOut(t testing.TB, db *pgxpool.Pool, credential string) {
 
 // end ends sessions as a node does, and announces what that cancelled.
 func (n *node) end(ctx context.Context, credentials ...string) (changes []notify.Change, err error) {
-	err = n.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err = n.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		for _, c := range credentials {
 			if _, err := tx.Exec(ctx, endSession, c); err != nil {
 				return nil, err
@@ -82,7 +82,7 @@ func TestEndBeforeTheRound(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
-	a := startNode(t, url, nodeOptions{steps: queried.hold})
+	a := startNode(t, url, nodeOptions{Steps: queried.hold})
 	db := pool(t, url)
 	newTask(t, a, "task", `select i as item from generate_series(1, 2) i order by i`, nil)
 	gone, blocked, late, stays := logIn(t, db, "gone"), logIn(t, db, "blocked"), logIn(t, db, "late"), logIn(t, db, "stays")
@@ -129,7 +129,7 @@ func TestEndAfterTheRoundsRead(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	read := newGate(StepRead)
-	n := startNode(t, url, nodeOptions{steps: read.hold})
+	n := startNode(t, url, nodeOptions{Steps: read.hold})
 	db := pool(t, url)
 	newTask(t, n, "task", numbers, nil)
 	session := logIn(t, db, "ann")
@@ -163,13 +163,13 @@ func (n *node) beside(t testing.TB, task int64, c assign.Click) (tx pgx.Tx, id i
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	k := &click{Click: c, holder: c.Holder}
-	if _, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task}, []*click{k}, ranking.Matching{}); err != nil {
+	if _, err := n.recordAndServe(t.Context(), tx, clicksTask{id: task}, []*click{k}, ranking.Matching{}); err != nil {
 		t.Fatal(err)
 	}
 	return tx, k.id
 }
 
-// A click that was admitted before its task was deleted is told that, and not that its user's log-in has changed.
+// A click that was admitted before its task was deleted reads that, and not that its user's log-in has changed.
 func TestClickBesideTheDeletion(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -177,7 +177,7 @@ func TestClickBesideTheDeletion(t *testing.T) {
 	newTask(t, n, "task", numbers, nil)
 	c := lingering("ann", logIn(t, db, "ann"))
 	batch := []*click{{Click: c, holder: c.Holder}}
-	rec := recorder{n.Engine}
+	rec := n.Engine
 	admitted, batch, err := rec.admit(t.Context(), "task", batch)
 	if err != nil || len(batch) != 1 {
 		t.Fatal(batch, err)
@@ -194,8 +194,8 @@ func TestClickBesideTheDeletion(t *testing.T) {
 	wantKind(t, batch[0].err, assign.NotFound)
 }
 
-// A click that commits beside the end is not seen by the end. Every node looks for it, so it does not matter which of them
-// dies: here the click's node and the end's are gone. A node looks again, because the click may commit after the look; and
+// A click that commits beside the end is not seen by the end. Every node checks for it, so it does not matter which of them
+// dies: here the click's node and the end's are gone. A node checks again, because the click may commit after the check; and
 // when it starts, because there may have been no other.
 func TestClickBesideTheEnd(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestClickBesideTheEnd(t *testing.T) {
 				}
 			}
 			if when == "before" {
-				b = startNode(t, url, nodeOptions{look: soon})
+				b = startNode(t, url, nodeOptions{Look: soon})
 				await(t, "it has looked at its start", func() bool { return b.Looks.Load() > 1 })
 				look()
 			}
@@ -233,35 +233,10 @@ func TestClickBesideTheEnd(t *testing.T) {
 				b = startNode(t, url, nodeOptions{})
 				look()
 			case "at the start":
-				b = startNode(t, url, nodeOptions{look: soon})
+				b = startNode(t, url, nodeOptions{Look: soon})
 			}
 			wantEnded(t, b.endedRequest(t, id), assign.Cancelled, 0)
 		})
-	}
-}
-
-// An end cancels what waits under it, on any task, and tells every node, though its own node dies with the commit. What others
-// wait for is not touched.
-func TestEndCancels(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	a, b := startNode(t, url, nodeOptions{dumb: true}), startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	newInbox(t, a, "inbox", nil)
-	newTask(t, a, "paused", numbers, func(s *assign.Settings) { s.Paused = true })
-	one, two := logIn(t, db, "ann"), logIn(t, db, "ann")
-	bob := logIn(t, db, "bob")
-	inbox, paused := a.ask(t, "inbox", lingering("ann", one)), a.ask(t, "paused", lingering("ann", two))
-	other := a.ask(t, "inbox", lingering("bob", bob))
-	changes, err := a.end(t.Context(), one, two)
-	if err != nil || len(changes) != 2 {
-		t.Fatal(changes, err)
-	}
-	a.stop()
-	wantEnded(t, b.endedRequest(t, inbox.ID), assign.Cancelled, 0)
-	wantEnded(t, b.endedRequest(t, paused.ID), assign.Cancelled, 0)
-	if r, err := b.Request(t.Context(), other.ID, other.Holder(), false); err != nil || r.State != assign.Pending {
-		t.Errorf("bob's request is %s, %v", r.State, err)
 	}
 }
 
@@ -291,12 +266,12 @@ func TestNodeDiesBeforeTheEndCommits(t *testing.T) {
 	wantEnded(t, n.endedRequest(t, r.ID), assign.Assigned, 1)
 }
 
-// A request whose time is over ends at the rescuer's next look, whether it lingers or merely waits, also while its task is
+// A request whose time is over ends at the rescuer's next check, whether it lingers or merely waits, also while its task is
 // paused.
 func TestValidUntil(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{look: 100 * time.Millisecond})
+	n := startNode(t, url, nodeOptions{Look: 100 * time.Millisecond})
 	db := pool(t, url)
 	newInbox(t, n, "inbox", nil)
 	task := newTask(t, n, "paused", numbers, func(s *assign.Settings) { s.Paused = true })
@@ -341,7 +316,7 @@ func TestEndedClicksOfABatch(t *testing.T) {
 				}
 				batch = append(batch, &click{Click: c, holder: c.Holder, done: make(chan struct{})})
 			}
-			(recorder{n.Engine}).recordBatch(t.Context(), task, batch)
+			n.recordBatch(t.Context(), task, batch)
 			for i, k := range batch {
 				if i == 1 {
 					if k.err != nil || k.answer == nil || len(k.answer.Work) != map[string]int{"shelf": 1}[task] {
@@ -358,7 +333,7 @@ func TestEndedClicksOfABatch(t *testing.T) {
 			if n := query[int](t, db, `select count(*) from getwork.work_requested where user_name like '% ' || $1`, task); n != 1 {
 				t.Errorf("%d requests were recorded, want 1", n)
 			}
-			if n := query[int](t, db, `select count(*) from getwork.idempotency_key where key like $1 || '%'`, task); n != 1 {
+			if n := query[int](t, db, `select count(*) from getwork.work_requested where key like $1 || '%'`, task); n != 1 {
 				t.Errorf("%d keys were used, want 1", n)
 			}
 		})
@@ -433,7 +408,7 @@ func TestAskingAgainRebinds(t *testing.T) {
 	}
 }
 
-// A look that found a request under an ended log-in leaves it alone if its holder has asked again meanwhile.
+// A check that found a request under an ended log-in leaves it alone if its holder has asked again meanwhile.
 func TestAskingAgainBesideTheLook(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -454,7 +429,7 @@ func TestAskingAgainBesideTheLook(t *testing.T) {
 	looked := make(chan error, 1)
 	go func() { looked <- n.CancelEnded(t.Context()) }()
 	await(t, "the look waits for the request's row", func() bool {
-		return schematest.LockWaits(t, db) >= 1 // the node's own look may wait, too
+		return schematest.LockWaits(t, db) >= 1 // the node's own check may wait, too
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -511,7 +486,7 @@ func TestChangedGroups(t *testing.T) {
 		c.Groups, c.Anything = []string{"desk"}, user == "boss"
 		requests, credentials = append(requests, n.ask(t, "inbox", c)), append(credentials, session)
 	}
-	err := n.transactAnnouncing(t.Context(), func(tx pgx.Tx) ([]notify.Change, error) {
+	err := n.TransactAnnouncing(t.Context(), func(tx pgx.Tx) ([]notify.Change, error) {
 		changes, err := n.ChangeGroups(t.Context(), tx, credentials[:1], []string{"night"})
 		if err == nil && len(changes) == 1 {
 			changes, err = n.ChangeGroups(t.Context(), tx, credentials[1:2], nil)
@@ -534,7 +509,7 @@ func TestChangedGroups(t *testing.T) {
 	wantEnded(t, n.endedRequest(t, requests[2].ID), assign.Assigned, 1)
 }
 
-// What changes beside a click is not seen by the change. Every node looks for such requests: under the credential of an account
+// What changes beside a click is not seen by the change. Every node checks for such requests: under the credential of an account
 // that has lost its name, and with groups that its session has lost.
 func TestClickBesideAChange(t *testing.T) {
 	t.Parallel()
@@ -553,7 +528,7 @@ func TestClickBesideAChange(t *testing.T) {
 		{session, `update getwork.session set groups = '{night}'`, assign.None, "{night}"},
 		{fmt.Sprint("p:", principal, ".2"), `update getwork.principal set groups = '{night}'`, assign.None, "{night}"},
 	} {
-		// Each has an inbox of its own, in which there is nothing before the look: a round of the case before would hand it out.
+		// Each has an inbox of its own, in which there is nothing before the check: a round of the case before would hand it out.
 		inbox := fmt.Sprint("inbox-", i)
 		task := newInbox(t, n, inbox, func(s *assign.Settings) { s.Groups = []string{"desk"} })
 		click := lingering("ann", c.credential)
@@ -593,7 +568,7 @@ func TestClaimByAnEndedLogIn(t *testing.T) {
 	wantKind(t, err, assign.Unauthenticated)
 	logIn(t, db, "bob")
 	execute(t, db, `update getwork.principal set blocked_at = clock_timestamp() where name = 'bob'`)
-	_, err = n.Reassign(t.Context(), w.ID, "bob", "boss")
+	_, err = n.Reassign(t.Context(), w.ID, assign.Reassignment{User: "bob", Force: true}, "boss")
 	wantKind(t, err, assign.NotAvailable)
 	if held := query[string](t, db, `select string_agg(user_name || ' ' || item, ', ') from getwork.work where state = 'held'`); held != "ann a" {
 		t.Errorf("held: %s", held)
@@ -634,11 +609,11 @@ values ($1, sha256(convert_to($1, 'UTF8')), $2, $3, (select id from getwork.sess
 	all := []string{live, parent, "t:own", "t:cli", fmt.Sprint("j:", id), fmt.Sprint("p:", id)}
 	check := func(what string, ended ...string) {
 		t.Helper()
-		for _, asks := range []string{"c in (select e from getwork.ended_among($1) e)", "getwork.ended(c)"} { // the second: older nodes
-			got := query[[]string](t, db, `select coalesce(array_agg(c order by n) filter (where `+asks+`), '{}') from unnest($1::text[]) with ordinality as c (c, n)`, all)
-			if fmt.Sprint(got) != fmt.Sprint(ended) {
-				t.Errorf("%s: ended are %v, want %v, by %s", what, got, ended, asks)
-			}
+		got := query[[]string](t, db, `
+select coalesce(array_agg(c order by n) filter (where c in (select e from getwork.ended_among($1) e)), '{}')
+from unnest($1::text[]) with ordinality as c (c, n)`, all)
+		if fmt.Sprint(got) != fmt.Sprint(ended) {
+			t.Errorf("%s: ended are %v, want %v", what, got, ended)
 		}
 	}
 	check("all live")
@@ -666,7 +641,7 @@ func TestLogInBesideARun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
-	n := startNode(t, url, nodeOptions{steps: queried.hold})
+	n := startNode(t, url, nodeOptions{Steps: queried.hold})
 	db := pool(t, url)
 	newTask(t, n, "task", numbers, nil)
 	old, other, renewed := logIn(t, db, "ann"), logIn(t, db, "ann"), logIn(t, db, "ann")

@@ -51,11 +51,11 @@ func TestLastClickIsServed(t *testing.T) {
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
-	a := startNode(t, url, nodeOptions{steps: read.hold, look: 300 * time.Millisecond})
+	a := startNode(t, url, nodeOptions{Steps: read.hold, Look: 300 * time.Millisecond})
 	newTask(t, a, "task", numbers, nil)
 	oliver := a.click(t, "task", "oliver", 1)
 	<-read.reached
-	b := startNode(t, url, nodeOptions{steps: busy.hold, look: 300 * time.Millisecond})
+	b := startNode(t, url, nodeOptions{Steps: busy.hold, Look: 300 * time.Millisecond})
 	tracy := b.click(t, "task", "tracy", 1)
 	<-busy.reached
 	b.idle(t)
@@ -78,7 +78,7 @@ func TestItemIsGivenOnce(t *testing.T) {
 	url := schematest.URL(t)
 	db := pool(t, url)
 	first, second := newGate(StepRead), newGate(StepRead)
-	a, b := startNode(t, url, nodeOptions{steps: first.hold}), startNode(t, url, nodeOptions{steps: second.hold})
+	a, b := startNode(t, url, nodeOptions{Steps: first.hold}), startNode(t, url, nodeOptions{Steps: second.hold})
 	newInbox(t, a, "inbox", nil)
 	a.push(t, "inbox", "x")
 	got := make(chan assign.Request, 2)
@@ -106,7 +106,7 @@ func TestCancelIsKept(t *testing.T) {
 	url := schematest.URL(t)
 	db := pool(t, url)
 	read := newGate(StepRead)
-	n := startNode(t, url, nodeOptions{steps: read.hold})
+	n := startNode(t, url, nodeOptions{Steps: read.hold})
 	newTask(t, n, "task", numbers, nil)
 	ann := n.click(t, "task", "ann", 1)
 	<-read.reached
@@ -214,7 +214,7 @@ func repeatableRead(t *testing.T) (*node, *pgxpool.Pool, int64) {
 	return n, db, newTask(t, n, "task", numbers, nil).ID
 }
 
-// Holders who are too late are told so even before the sweep.
+// Holders who are too late read so even before the sweep.
 func TestTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

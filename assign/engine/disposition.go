@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,6 +17,9 @@ import (
 // backOffOf is the least time for which the item of work w waits after it failed.
 const backOffOf = `least(v.backoff * 2 ^ least(w.attempt - 1, 20), interval '24 hours')`
 
+// closedAt limits the time of closing work w to the end of its lease.
+const closedAt = `closed_at = least(clock_timestamp(), w.lease_expires_at)`
+
 // closeWork repeats what it relies on: the work is still held, and its lease is not over. If it returns no row, the work was
 // lost meanwhile. After a failure the item waits for the task's backoff, twice as long after each further failure, at most a
 // day, and up to a fifth longer at random, so that items that failed together do not come back together. The time of closing
@@ -23,7 +28,7 @@ const closeWork = `
 with closed as (
   update getwork.work w
   set state = case when l.exhausted then 'never' else $2 end, exhausted = l.exhausted,
-      closed_at = least(clock_timestamp(), w.lease_expires_at), closed_by = $3, closed_xid = pg_current_xact_id(),
+      ` + closedAt + `, closed_by = $3, closed_xid = pg_current_xact_id(),
       after = $4 * interval '1 microsecond', to_others = $5, note = $6, error = $7,
       available_at = case
         when $2 = 'returned' then clock_timestamp() + $4 * interval '1 microsecond'
@@ -37,8 +42,8 @@ with closed as (
   where w.id = $1 and o.id = w.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
-), ` + settleItems + `
-select quiet, array(select closed.id from closed join settled using (task_id, item) where shared) from closed`
+), ` + SettleItems + `
+select quiet from closed`
 
 // Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
 // out before. [assign.AlreadyClosed]: it was closed in another way. [assign.NotFound]: it was never theirs, and asManager is false.
@@ -46,20 +51,16 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	if err := d.Check(); err != nil {
 		return assign.Work{}, err
 	}
-	w, _, err := e.work(ctx, id, d)
+	w, _, err := e.Records.Disposed(ctx, id, d)
 	if err != nil {
 		return assign.Work{}, err
 	}
 	if !asManager && w.Holder() != by {
-		return assign.Work{}, noWork(id)
+		return assign.Work{}, assign.NoWork(id)
 	}
 	var quiet bool // nothing became free: the item is done
-	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		var shared []int64
-		err := tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet, &shared)
-		if err == nil {
-			err = settleWhatIsShared(ctx, tx, e.SQL, shared)
-		}
+	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		err := tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
 		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, err
 	})
 	closed := err == nil
@@ -67,53 +68,222 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 		return assign.Work{}, fmt.Errorf("close work: %w", err)
 	}
 	if closed && !quiet { // before any further read: the caller may be gone by now
-		e.wakeFreed(ctx, w.TaskID)
+		e.WakeFreed(ctx, w.TaskID)
 	}
-	w, same, err := e.work(ctx, id, d)
+	w, same, err := e.Records.Disposed(ctx, id, d)
 	if closed && err == nil {
-		e.countClosed(w.TaskID, w.State, 1)
+		e.CountClosed(w.TaskID, w.State, 1)
 	}
-	switch {
-	case err != nil:
+	if err == nil {
+		err = judge(&w, closed, same)
+	}
+	if err != nil {
 		return assign.Work{}, err
+	}
+	return w, nil
+}
+
+// judge returns nil if the disposition closed the work, or it had been closed in just that way.
+func judge(w *assign.Work, closed, same bool) error {
+	switch {
 	case closed:
-		return w, nil
+		return nil
 	case w.State == "held", w.RanOut():
-		return assign.Work{}, leaseLostErr(w)
+		return leaseLostErr(*w)
 	case same:
-		return w, nil
+		return nil
+	case w.Exhausted:
+		return assign.Refuse(assign.AlreadyClosed, "work %d has failed for the last time: its attempts are used up", w.ID)
 	}
-	if w.Exhausted {
-		return assign.Work{}, assign.Refuse(assign.AlreadyClosed, "work %d has failed for the last time: its attempts are used up", id)
-	}
-	return assign.Work{}, assign.Refuse(assign.AlreadyClosed, "work %d was closed as %s; it can't be changed any more", id, w.State)
+	return assign.Refuse(assign.AlreadyClosed, "work %d was closed as %s; it can't be changed any more", w.ID, w.State)
 }
 
-const selectWork = `
-select ` + records.WorkColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
-from getwork.work w join getwork.task_state s using (task_id)
-where w.id = $1`
+const (
+	// given are the columns of dispositions, one row each.
+	given = `unnest($1::bigint[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[]) as d (id, state, after, to_others, note, error)`
 
-// work reads one row, and whether it was closed in just that way.
-func (e *Engine) work(ctx context.Context, id int64, d assign.Disposition) (w assign.Work, same bool, err error) {
-	rows, err := e.api.Query(ctx, e.SQL(selectWork), id, d.After, d.ToOthers())
+	// closeMany is closeWork for many rows, which are locked in the order of ids: two calls that name the same work wait for each other
+	// in one direction only.
+	closeMany = `
+with mine as materialized (
+  select w.id, w.task_id, w.attempt, d.state, d.after * interval '1 microsecond' as after, d.to_others, d.note, d.error
+  from ` + given + ` join getwork.work w on w.id = d.id
+  where w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+    and ($7 or w.user_name = $8 and w.instance = $9)
+  order by w.id
+  for update of w
+), ended as (
+  update getwork.work w
+  set state = case when l.exhausted then 'never' else d.state end, exhausted = l.exhausted,
+      ` + closedAt + `, closed_by = $8, closed_xid = pg_current_xact_id(),
+      after = d.after, to_others = d.to_others, note = d.note, error = d.error,
+      available_at = case
+        when d.state = 'returned' then clock_timestamp() + d.after
+        when d.state = 'failed' and not l.exhausted then
+          clock_timestamp() + ` + backOffOf + ` * (1 + random() / 5)
+      end
+  from mine d
+  join getwork.task_state s on s.task_id = d.task_id
+  join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  cross join lateral (select coalesce(d.state = 'failed' and d.attempt >= v.max_attempts, false) as exhausted) l
+  where w.id = d.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  returning w.id, w.task_id, w.item, w.state, w.available_at,
+    v.query is null and w.exclusive is null and w.state = 'completed' as quiet
+), ` + SettleMany + `
+select e.id, e.task_id, e.quiet from ended e`
+
+	// Each row is looked up. The planner expects the rows of a call to be cheaper in a read of the whole table, while that is small.
+	selectMany = `
+select ` + records.WorkColumns + `, w.after is not distinct from d.after * interval '1 microsecond' and w.to_others = d.to_others
+from unnest($1::bigint[], $2::bigint[], $3::boolean[]) as d (id, after, to_others)
+cross join lateral (select o.* from getwork.work o where o.id = d.id offset 0) w
+join getwork.task_state s using (task_id)`
+)
+
+// DisposeMany disposes of much work in one transaction, and judges each as [Engine.Dispose] would: the results have the order of the
+// dispositions. All details together are bounded as in any answer. If any work is named twice, or more than [assign.MaxMany],
+// nothing is done.
+func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assign.Holder, asManager bool) ([]assign.Result, error) {
+	ids := make([]int64, len(all))
+	for i, d := range all {
+		ids[i] = d.ID
+	}
+	if err := assign.CheckMany(ids, "dispositions", ".id"); err != nil {
+		return nil, err
+	}
+	results := make([]assign.Result, len(all))
+	var c disposals
+	for i, d := range all {
+		if err := d.Check(); err != nil {
+			results[i] = refused(d.ID, err)
+			continue
+		}
+		c.add(d, i)
+	}
+	if len(c.ids) == 0 {
+		return results, nil
+	}
+	var closed map[int64]bool
+	var freed []int64
+	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		rows, err := tx.Query(ctx, e.SQL(closeMany), c.ids, c.states, c.afters, c.toOthers, c.notes, c.errors, asManager, by.User, by.Instance)
+		if err != nil {
+			return nil, err
+		}
+		closed, freed = map[int64]bool{}, nil
+		byTask := map[int64][]int64{}
+		var id, task int64
+		var quiet bool
+		_, err = pgx.ForEachRow(rows, []any{&id, &task, &quiet}, func() error {
+			closed[id], byTask[task] = true, append(byTask[task], id)
+			if !quiet && !slices.Contains(freed, task) {
+				freed = append(freed, task)
+			}
+			return nil
+		})
+		return changesOf(byTask), err
+	})
 	if err != nil {
-		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
+		return nil, fmt.Errorf("close work: %w", err)
 	}
-	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return records.ScanWork(row, &same) })
-	if errors.Is(err, pgx.ErrNoRows) {
-		return assign.Work{}, false, noWork(id)
+	if len(freed) > 0 { // before any further read: the caller may be gone by now
+		e.WakeFreed(ctx, freed...)
 	}
+	found, err := e.works(ctx, c.ids, c.afters, c.toOthers)
 	if err != nil {
-		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
+		return nil, err
 	}
-	state := d.State()
-	if d.Outcome == "fail" && w.Exhausted {
-		state = "never"
+	type ending struct {
+		task  int64
+		state assign.WorkState
 	}
-	return w, same && w.State == state && w.Exhausted == (state == "never" && d.Outcome == "fail"), nil
+	ends := map[ending]int{}
+	for _, i := range c.at {
+		d := all[i]
+		f := found[d.ID]
+		if f == nil || !asManager && f.work.Holder() != by {
+			results[i] = refused(d.ID, assign.NoWork(d.ID))
+			continue
+		}
+		w := &f.work
+		if closed[d.ID] {
+			ends[ending{w.TaskID, w.State}]++
+		}
+		if err := judge(w, closed[d.ID], f.same && records.ClosedAs(w, d.Disposition)); err != nil {
+			results[i] = refused(d.ID, err)
+			continue
+		}
+		results[i] = assign.Result{ID: d.ID, Status: 200, Work: w}
+	}
+	for end, n := range ends {
+		e.CountClosed(end.task, end.state, n)
+	}
+	return results, nil
 }
 
-func noWork(id int64) error {
-	return assign.Refuse(assign.NotFound, "no work %d of yours; GET /api/v1/pipeline lists what you hold", id)
+// disposals are dispositions as the database takes them.
+type disposals struct {
+	at            []int // their places in the call
+	ids           []int64
+	states        []string
+	afters        []*int64 // microseconds
+	toOthers      []bool
+	notes, errors []*string
+}
+
+func (c *disposals) add(d assign.Disposal, at int) {
+	var after *int64
+	if d.After != nil {
+		after = new(time.Duration(*d.After).Microseconds())
+	}
+	c.at = append(c.at, at)
+	c.ids = append(c.ids, d.ID)
+	c.states = append(c.states, string(d.State()))
+	c.afters = append(c.afters, after)
+	c.toOthers = append(c.toOthers, d.ToOthers())
+	c.notes = append(c.notes, d.Note)
+	c.errors = append(c.errors, d.Error)
+}
+
+// refused returns the result for work that is refused with err.
+func refused(id int64, err error) assign.Result {
+	var r *assign.Refusal
+	if !errors.As(err, &r) {
+		r = assign.Refuse(assign.Internal, "%v", err)
+	}
+	return assign.Refused(id, r)
+}
+
+// changesOf returns the changes of work by task.
+func changesOf(byTask map[int64][]int64) (changes []notify.Change) {
+	for task, ids := range byTask {
+		changes = append(changes, notify.Change{Task: task, Work: ids})
+	}
+	return changes
+}
+
+// foundWork is work, and whether it was closed with that after and to.
+type foundWork struct {
+	work assign.Work
+	same bool
+}
+
+// works is work for many, by id.
+func (e *Engine) works(ctx context.Context, ids []int64, afters []*int64, toOthers []bool) (map[int64]*foundWork, error) {
+	rows, err := e.DB.Query(ctx, e.SQL(selectMany), ids, afters, toOthers)
+	if err != nil {
+		return nil, fmt.Errorf("read work: %w", err)
+	}
+	found := make(map[int64]*foundWork, len(ids))
+	var same bool
+	scan := records.NewWorkScan(&same).Within(new(assign.Carried))
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		w, err := scan.Scan(row)
+		found[w.ID] = &foundWork{w, same}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read work: %w", err)
+	}
+	return found, nil
 }

@@ -13,98 +13,6 @@ import (
 	"getwork/schema/schematest"
 )
 
-// A failed item comes back after the back-off, twice as long after each further failure and a little longer at random, never
-// earlier. The last attempt makes it never. Putting off and reassigning use no attempt.
-func TestAttempts(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	db := pool(t, url)
-	attempts := 4
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxAttempts, s.Backoff = &attempts, assign.Duration(time.Minute) })
-	n.push(t, "inbox", "a")
-	next := func(user string, attempt int) assign.Work {
-		t.Helper()
-		r := n.serve(t, "inbox", user, 1)
-		if len(r.Work) != 1 || r.Work[0].Attempt != attempt {
-			t.Fatalf("%s got %+v, want attempt %d", user, r.Work, attempt)
-		}
-		return r.Work[0]
-	}
-	now := func() {
-		execute(t, db, `update getwork.work set available_at = clock_timestamp() where available_at is not null`)
-		execute(t, db, `update getwork.item set due_at = clock_timestamp() where due_at < 'infinity'`)
-	}
-	for i, backoff := range []time.Duration{time.Minute, 2 * time.Minute} {
-		w := next("ann", i+1)
-		oops := "it broke"
-		w = n.let(t, w, assign.Disposition{Outcome: "fail", Error: &oops})
-		waits := w.AvailableAt.Sub(*w.ClosedAt)
-		if w.State != "failed" || *w.Error != oops || waits < backoff-time.Second || waits > backoff*6/5+time.Second {
-			t.Errorf("attempt %d: %s, waits %v, want %v to %v", i+1, w.State, waits, backoff, backoff*6/5)
-		}
-		if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
-			t.Errorf("while it waits: %s %v", r.State, why(r))
-		}
-		now()
-	}
-	n.let(t, next("ann", 3), giveBack(time.Hour))
-	now()
-	w := next("bob", 3)
-	if w, err := n.Reassign(t.Context(), w.ID, "cyd", "boss"); err != nil || w.Attempt != 3 {
-		t.Fatalf("reassigned: %+v, %v", w, err)
-	}
-	runOut(t, db)
-	n.expires(t, 1)
-	last := n.let(t, next("ann", 4), assign.Disposition{Outcome: "fail"})
-	if last.State != "never" || !last.Exhausted || last.AvailableAt != nil {
-		t.Errorf("the last attempt leaves %+v", last)
-	}
-	if w := n.let(t, last, assign.Disposition{Outcome: "fail"}); w.State != "never" {
-		t.Errorf("the same again: %+v", w)
-	}
-	_, err := n.Dispose(t.Context(), last.ID, assign.Disposition{Outcome: "never"}, last.Holder(), false)
-	wantKind(t, err, assign.AlreadyClosed)
-	if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
-		t.Errorf("afterwards: %s %v", r.State, why(r))
-	}
-}
-
-// expires sweeps, and fails the test unless n leases run out.
-func (n *node) expires(t testing.TB, want int) {
-	t.Helper()
-	if found, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork); err != nil || len(found) != want {
-		t.Fatalf("%d ran out (%v), want %d", len(found), err, want)
-	}
-}
-
-// An item that kills its agents does not come back for ever: expired leases use attempts, too.
-func TestExpiryUsesUpAttempts(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	db := pool(t, url)
-	attempts := 2
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxAttempts, s.Lease = &attempts, lasting(time.Hour) })
-	n.push(t, "inbox", "deadly")
-	for i := range attempts {
-		if w := n.serve(t, "inbox", "ann", 1).Work[0]; w.Attempt != i+1 {
-			t.Errorf("attempt %d, want %d", w.Attempt, i+1)
-		}
-		runOut(t, db)
-		n.expires(t, 1)
-	}
-	if r := n.serve(t, "inbox", "ann", 1); why(r) != assign.AllHeld {
-		t.Errorf("%s %v", r.State, why(r))
-	}
-	if got := query[string](t, db, `select state || ' ' || exhausted || ' ' || (closed_by is null) from getwork.work order by id desc limit 1`); got != "never true true" {
-		t.Errorf("it is %s", got)
-	}
-	id := query[int64](t, db, `select max(id) from getwork.work`)
-	_, err := n.Dispose(t.Context(), id, assign.Disposition{Outcome: "complete"}, assign.Holder{User: "ann"}, false)
-	wantKind(t, err, assign.LeaseLost)
-}
-
 // Jitter spreads items that failed together, upwards only.
 func TestJitter(t *testing.T) {
 	t.Parallel()
@@ -168,43 +76,6 @@ func TestRefusedDispositions(t *testing.T) {
 	if got := n.let(t, w, assign.Disposition{Outcome: "return", After: lasting(72 * time.Hour), Note: text(strings.Repeat("x", 4096))}); got.State != "returned" {
 		t.Errorf("it is %s", got.State)
 	}
-}
-
-// Repeating a disposition changes nothing. Another outcome for closed work is refused.
-func TestTheSameAgain(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	newInbox(t, n, "inbox", nil)
-	all := "all"
-	dispositions := []assign.Disposition{{Outcome: "complete"}, giveBack(0), giveBack(time.Hour), {Outcome: "return", After: lasting(0), To: new("others")},
-		{Outcome: "never"}, {Outcome: "fail"}}
-	for i, d := range dispositions {
-		key := fmt.Sprint(i)
-		n.push(t, "inbox", key)
-		w, _, err := n.Claim(t.Context(), "inbox", key, who("ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := n.let(t, w, d)
-		if again := n.let(t, w, d); !again.ClosedAt.Equal(*first.ClosedAt) {
-			t.Errorf("%d: it was closed again", i)
-		}
-		for j, o := range dispositions {
-			if i != j {
-				_, err := n.Dispose(t.Context(), w.ID, o, w.Holder(), false)
-				wantKind(t, err, assign.AlreadyClosed)
-			}
-		}
-	}
-	// "all" is the default.
-	n.push(t, "inbox", "last")
-	w, _, err := n.Claim(t.Context(), "inbox", "last", who("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.let(t, w, giveBack(0))
-	n.let(t, w, assign.Disposition{Outcome: "return", After: lasting(0), To: &all})
 }
 
 // latch stops every statement that changes work after its change and before its transaction commits, as long as the latch is
@@ -287,7 +158,7 @@ func atEachLevel(t *testing.T, test func(t *testing.T, url string)) {
 // errNothing is the error of a sweep that expired nothing.
 var errNothing = errors.New("nothing ran out")
 
-// Two actions meet on one row of work. One of them wins, by row count, and the other is told so. The first is held after its
+// Two actions meet on one row of work. One of them wins, by row count, and the other reads so. The first is held after its
 // write and before its commit; the second finds the row locked.
 func TestTwoOnOneRow(t *testing.T) {
 	t.Parallel()
@@ -340,13 +211,13 @@ func TestTwoOnOneRow(t *testing.T) {
 						switch what {
 						case "expire":
 							var found []swept
-							if found, err = (sweeper{n.Engine}).sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
+							if found, err = n.sweepOnce(ctx, expireWork); err == nil && len(found) == 0 {
 								err = errNothing
 							}
 						case "extend":
 							_, err = n.Extend(ctx, w.ID, w.Holder())
 						case "reassign":
-							_, err = n.Reassign(ctx, w.ID, other, "boss")
+							_, err = n.Reassign(ctx, w.ID, assign.Reassignment{User: other, Force: true}, "boss")
 						case "release":
 							_, err = n.Release(ctx, assign.Release{User: user, Token: dry.Token}, "boss")
 						default:
@@ -391,7 +262,7 @@ func TestTwoOnOneRow(t *testing.T) {
 				if got := query[int](t, db, `select count(*) from getwork.work where item = $1 and state = 'held'`, user); got != test.held {
 					t.Errorf("%d hold it, want %d", got, test.held)
 				}
-				if _, err := (sweeper{a.Engine}).sweepOnce(t.Context(), expireWork); err != nil {
+				if _, err := a.sweepOnce(t.Context(), expireWork); err != nil {
 					t.Error(err)
 				}
 				if got := query[string](t, db, `select state from getwork.work where id = $1`, w.ID); got != test.state {

@@ -56,7 +56,7 @@ func TestKeyThatIsLongerInTheDatabase(t *testing.T) {
 	if got := query[string](t, db, `select octet_length(name) || ' ' || octet_length(convert_to(name, 'UTF8')) from loan where id = 0`); got != "240 180" {
 		t.Fatalf("the key has %s bytes; this test shows nothing", got)
 	}
-	for where, o := range map[string]nodeOptions{"here": {}, "elsewhere": {queries: reader(t, address, "loan")}} {
+	for where, o := range map[string]nodeOptions{"here": {}, "elsewhere": {Queries: reader(t, address, "loan")}} {
 		n := startNode(t, address, o)
 		newTask(t, n, where, `select name as item, team as exclusive from loan order by id`, nil)
 		if r := n.endedRequest(t, n.click(t, where, "Ann", 3).ID); fmt.Sprint(items(r)) != "[b]" {
@@ -113,19 +113,19 @@ func TestQueryGivesNoText(t *testing.T) {
 	n := startNode(t, address, nodeOptions{})
 	newTask(t, n, "task", `select name as item from loan`, nil)
 	failsWith(t, n, "task", `invalid byte sequence for encoding "UTF8"`)
-	newTask(t, n, "mended", `select convert_from(convert(convert_to(name, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII') as item from loan`, nil) // as docs/operations.md advises
+	newTask(t, n, "mended", `select convert_from(convert(convert_to(name, 'SQL_ASCII'), 'LATIN1', 'UTF8'), 'SQL_ASCII') as item from loan`, nil) // as docs/runbook.md advises
 	if r := n.endedRequest(t, n.click(t, "mended", "Ann", 1).ID); fmt.Sprint(items(r)) != "[Zoé]" {
 		t.Errorf("as it should be converted: %q", items(r))
 	}
 }
 
-// Among people who click together, only those whose names the database can't store are refused, and told why.
+// Among people who click together, only those whose names the database can't store are refused, and read why.
 func TestNamesThatTheDatabaseCannotHold(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	address := schematest.Encoded(t, "LATIN1")
 	g := newGate(StepRecorded)
-	n := startNode(t, address, nodeOptions{steps: g.hold})
+	n := startNode(t, address, nodeOptions{Steps: g.hold})
 	newInbox(t, n, "task", nil)
 	users := []string{"Ann", "木村", "Bob", "Cyd", "Łukasz"}
 	errs := make([]error, len(users))
@@ -186,7 +186,7 @@ func TestQueryGivesWhatTheDatabaseCannotHold(t *testing.T) {
 	schematest.Thorough(t)
 	elsewhere := schematest.URL(t)
 	execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
-	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{queries: reader(t, elsewhere, "loan")})
+	n := startNode(t, schematest.Encoded(t, "LATIN1"), nodeOptions{Queries: reader(t, elsewhere, "loan")})
 	newTask(t, n, "keys", `select name as item from loan`, nil)
 	newTask(t, n, "details", `select 1 as item, name from loan`, nil)
 	for _, task := range []string{"keys", "details"} {
@@ -211,7 +211,7 @@ func TestWhatCannotBeHeldAfterAPause(t *testing.T) {
 			execute(t, pool(t, elsewhere), `create table loan as select '木村' as name`)
 			address := schematest.Encoded(t, "LATIN1")
 			queried := newGate(StepQueried)
-			n := startNode(t, address, nodeOptions{queries: reader(t, elsewhere, "loan"), steps: queried.hold})
+			n := startNode(t, address, nodeOptions{Queries: reader(t, elsewhere, "loan"), Steps: queried.hold})
 			db := utf8Pool(t, address)
 			newTask(t, n, "task", `select name as item from loan`, nil)
 			r := n.click(t, "task", "Ann", 1)

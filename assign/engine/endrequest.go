@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/audit"
+	"getwork/assign/records"
 	"getwork/notify"
 )
 
@@ -27,7 +28,7 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 		return assign.Request{}, err
 	}
 	var cancelled bool
-	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		tag, err := tx.Exec(ctx, e.SQL(cancelRequest), id)
 		if cancelled = tag.RowsAffected() > 0; !cancelled {
 			return nil, err
@@ -37,14 +38,14 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 			return changes, nil
 		}
 		detail := map[string]any{"task": r.Task, "user": r.User, "request": id}
-		return changes, auditor{e}.write(ctx, tx, audit.Act{Act: "request.cancel", Object: r.User, Detail: detail})
+		return changes, e.Audit.Write(ctx, tx, audit.Act{Act: "request.cancel", Object: r.User, Detail: detail})
 	})
 	if err != nil {
 		return assign.Request{}, fmt.Errorf("cancel request: %w", err)
 	}
 	if cancelled {
 		e.countEnd(r.TaskID, assign.Cancelled, 1)
-		e.poke(r.TaskID)
+		e.Poke(r.TaskID)
 	}
 	r, err = e.Records.Request(ctx, id, by, asManager)
 	if err == nil && r.State != assign.Cancelled {
@@ -58,12 +59,12 @@ func (e *Engine) Cancel(ctx context.Context, id int64, by assign.Holder, asManag
 // left to that round.
 const endOver = `
 with over as (
-  select r.id, s.paused, s.failed_until > clock_timestamp() as failing, s.last_error,
+  select r.id, s.paused, ` + records.Failing + ` as failing, s.last_error,
     (select case when u.given > u.passed_over then 'all_held' else 'no_match' end
      from getwork.run u where u.task_id = r.task_id and u.state = 'finished' order by u.id desc limit 1) as found
   from getwork.work_requested r join getwork.task_state s using (task_id)
   where r.state = 'pending' and r.linger_until <= clock_timestamp()
-    and (r.look_after is not null or s.paused or s.failed_until > clock_timestamp())
+    and (r.look_after is not null or s.paused or ` + records.Failing + `)
   order by r.id
   limit 1000
   for update of r skip locked
@@ -84,7 +85,7 @@ func (e *Engine) endLingering(ctx context.Context) error {
 		as   assign.State
 	}
 	ends := map[end]int{}
-	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		clear(ends)
 		var ended []notify.Change
 		rows, err := tx.Query(ctx, e.SQL(endOver))
@@ -114,8 +115,50 @@ func (e *Engine) endLingering(ctx context.Context) error {
 // and then its connection is given up.
 const overlap = 2 * recordWithin
 
+const cancelOver = `update getwork.work_requested r
+set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
+from over o
+where r.id = o.id and r.state = 'pending'
+returning r.task_id, r.id`
+
+// requestsOf executes a statement that returns requests by task, and returns them as changes.
+func requestsOf(ctx context.Context, tx pgx.Tx, statement string, args ...any) (changes []notify.Change, err error) {
+	rows, err := tx.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	var task, id int64
+	_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+		changes = append(changes, notify.Change{Task: task, Requests: []int64{id}})
+		return nil
+	})
+	return changes, err
+}
+
+// What a user ($1) waits for, of one task ($2) or, if that is 0, of all.
 const (
-	cancelCredentials = `
+	waitingOf = `from getwork.work_requested r where r.state = 'pending' and r.user_name = $1 and ($2 = 0 or r.task_id = $2)`
+
+	countWaiting = `select count(*) ` + waitingOf
+
+	cancelWaiting = `
+with over as materialized (select r.id ` + waitingOf + ` order by r.id for update)
+` + cancelOver
+)
+
+// CancelWaiting cancels what a user waits for, of one task or, if task is 0, of all. It belongs in the transaction of a release, before
+// any work is let go of.
+func (e *Engine) CancelWaiting(ctx context.Context, tx pgx.Tx, user string, task int64) ([]notify.Change, error) {
+	return requestsOf(ctx, tx, e.SQL(cancelWaiting), user, task)
+}
+
+// CountWaiting counts what CancelWaiting would cancel.
+func (e *Engine) CountWaiting(ctx context.Context, tx pgx.Tx, user string, task int64) (n int, err error) {
+	err = tx.QueryRow(ctx, e.SQL(countWaiting), user, task).Scan(&n)
+	return n, err
+}
+
+const cancelCredentials = `
 with over as (
   select r.id
   from getwork.work_requested r
@@ -125,6 +168,28 @@ with over as (
 )
 ` + cancelOver
 
+// EndCredentials cancels what waits under these credentials. It belongs in the transaction that ends them, after the rows of
+// sessions and tokens are written, and the caller announces the changes. If a round has read such a request, EndCredentials
+// waits for it: that round began before the end, and serves it.
+func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []string) ([]notify.Change, error) {
+	changes, err := requestsOf(ctx, tx, e.SQL(cancelCredentials), credentials)
+	if err != nil {
+		return nil, fmt.Errorf("cancel requests of ended log-ins: %w", err)
+	}
+	e.CountCancelled(changes) // a figure for graphs, so it may count an end that does not commit
+	return changes, nil
+}
+
+// CancelEnded cancels, in all tasks, what waits under a credential that has ended or is past its time, or for a user who is
+// blocked, and gives the rest the groups that their users have now. Every node calls it when something has ended. A click may commit
+// beside the end and be seen a little later, so the rescuer repeats it for as long as that may be.
+func (e *Engine) CancelEnded(ctx context.Context) error {
+	now := time.Now()
+	e.endedAt.Store(&now)
+	return e.cancelEnded(ctx)
+}
+
+const (
 	// What the first part found may have changed until its row is locked: its holder may have asked again, with another
 	// credential. A user who is blocked may also wait without any credential, since before there was log-in.
 	cancelEnded = `
@@ -187,67 +252,26 @@ set groups = m.groups
 from mine m
 where r.id = m.id and r.state = 'pending' and r.credential = m.credential
 returning r.task_id, r.id`
-
-	cancelOver = `update getwork.work_requested r
-set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
-from over o
-where r.id = o.id and r.state = 'pending'
-returning r.task_id, r.id`
 )
-
-// requestsOf executes a statement that returns requests by task, and returns them as changes.
-func requestsOf(ctx context.Context, tx pgx.Tx, statement string, args ...any) (changes []notify.Change, err error) {
-	rows, err := tx.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	var task, id int64
-	_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
-		changes = append(changes, notify.Change{Task: task, Requests: []int64{id}})
-		return nil
-	})
-	return changes, err
-}
-
-// EndCredentials cancels what waits under these credentials. It belongs in the transaction that ends them, after the rows of
-// sessions and tokens are written, and the caller announces the changes. If a round has read such a request, EndCredentials
-// waits for it: that round began before the end, and serves it.
-func (e *Engine) EndCredentials(ctx context.Context, tx pgx.Tx, credentials []string) ([]notify.Change, error) {
-	changes, err := requestsOf(ctx, tx, e.SQL(cancelCredentials), credentials)
-	if err != nil {
-		return nil, fmt.Errorf("cancel requests of ended log-ins: %w", err)
-	}
-	e.countCancelled(changes) // a figure for graphs, so it may count an end that does not commit
-	return changes, nil
-}
-
-// CancelEnded cancels, in all tasks, what waits under a credential that has ended or is past its time, or for a user who is
-// blocked, and gives the rest the groups that their users have now. Every node calls it when something has ended. A click may commit
-// beside the end and be seen a little later, so the rescuer repeats it for as long as that may be.
-func (e *Engine) CancelEnded(ctx context.Context) error {
-	now := time.Now()
-	e.endedAt.Store(&now)
-	return e.cancelEnded(ctx)
-}
 
 func (e *Engine) cancelEnded(ctx context.Context) error {
 	cancelled, err := changeRequests(ctx, e, cancelEnded)
 	if err != nil {
 		return fmt.Errorf("cancel requests of ended log-ins: %w", err)
 	}
-	e.countCancelled(cancelled)
+	e.CountCancelled(cancelled)
 	regrouped, err := changeRequests(ctx, e, regroupChanged) // in a transaction of its own: each locks requests by their ids
 	if err != nil {
 		return fmt.Errorf("change the groups of waiting requests: %w", err)
 	}
 	for _, c := range slices.Concat(cancelled, regrouped) {
-		e.poke(c.Task)
+		e.Poke(c.Task)
 	}
 	return nil
 }
 
-// countCancelled counts requests that were cancelled, one a change.
-func (c *Counts) countCancelled(cancelled []notify.Change) {
+// CountCancelled counts requests that were cancelled, one a change.
+func (c *Counts) CountCancelled(cancelled []notify.Change) {
 	for _, r := range cancelled {
 		c.countEnd(r.Task, assign.Cancelled, 1)
 	}
@@ -255,7 +279,7 @@ func (c *Counts) countCancelled(cancelled []notify.Change) {
 
 // changeRequests executes a statement that changes requests, and announces them.
 func changeRequests(ctx context.Context, e *Engine, statement string) (changes []notify.Change, err error) {
-	err = e.transactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 		changes, err = requestsOf(ctx, tx, e.SQL(statement))
 		return changes, err
 	})

@@ -28,7 +28,7 @@ type Config struct {
 
 	API     *pgxpool.Pool // records, rounds of a fresh shelf, reads: short transactions
 	Own     *pgxpool.Pool // the engine's own work: serve loops, sweeps, announcements; nil: API
-	Runs    *pgxpool.Pool // one connection for each run under way, so MaxRuns connections
+	Runs    *pgxpool.Pool // one connection for each run under way, and one for previews, explanations and claims if they run there
 	Queries *pgxpool.Pool // where ranking queries run; nil: on the run lock's own connection
 	MaxRuns int
 	Pooled  bool // all pools lead through a transaction pooler, and share its connections
@@ -44,8 +44,7 @@ type Config struct {
 	Trace    *tracing.Tracer // makes spans of runs and of answered requests; nil: off
 	Log      *slog.Logger
 
-	LookEvery time.Duration // how often the rescuer looks, ± 40 %, and five times as often while a run is under way; default 2 s
-	Retention time.Duration // how long finished work and requests are kept; default 90 days
+	LookEvery time.Duration // how often the rescuer checks, ± 40 %, and five times as often while a run is under way; default 2 s
 
 	// Steps, if set, is called at the named steps of a round, so that tests can hold sessions in step.
 	Steps func(ctx context.Context, step Step)
@@ -72,20 +71,25 @@ const (
 type Engine struct {
 	Config
 	Counts
-	api  pg.Router
+	DB   pg.Router // of API and Own
 	runs *pgxpool.Pool
 
 	starts sync.Mutex // see starting
 
 	slots       *runSlots
+	asks        askSlot
 	clientWatch pg.ClientWatch
 	Ranker      *ranking.Ranker // executes user SQL: ranking queries, previews, rechecks
 
 	// A full channel means that the news is pending already, so senders drop theirs.
 	leases chan struct{} // work with a brief lease was given: the sweep may be due earlier
-	began  chan struct{} // a run has begun somewhere: the rescuer looks closely, since its node may die
+	began  chan struct{} // a run has begun somewhere: the rescuer checks often, since its node may die
+
+	running chan struct{} // closed when Run has begun
 
 	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended
+
+	lastNotify atomic.Int64 // when a round of this node announced itself, though it answered only its own clicks, or another node was heard; in ns
 
 	logLimit pg.LogLimiter
 
@@ -98,9 +102,7 @@ type Engine struct {
 	clicked    map[string]clicksTask  // tasks that clicks found ready to serve, by name
 	timers     map[int64]*time.Timer  // by task: see wakeAfter
 	refreshes  map[int64]*refresh     // by task
-	slotWaits  slotWaits
-	lastNotify map[int64]time.Time // when a task's round last announced itself, though it answered only its own clicks
-	working    sync.WaitGroup      // what Run waits for at its end; added to only under mu, while base has not ended
+	working    sync.WaitGroup         // what Run waits for at its end; added to only under mu, while base has not ended
 }
 
 // New returns an engine that does nothing until Run. Until then it refuses what it would have to begin, such as clicks and
@@ -108,7 +110,6 @@ type Engine struct {
 func New(c Config) *Engine {
 	c.MaxRuns = max(c.MaxRuns, 1)
 	c.LookEvery = cmp.Or(c.LookEvery, 2*time.Second)
-	c.Retention = cmp.Or(c.Retention, 90*24*time.Hour)
 	if c.SQL == nil {
 		c.SQL = func(s string) string { return s }
 	}
@@ -120,22 +121,23 @@ func New(c Config) *Engine {
 	}
 	e := &Engine{
 		Config:     c,
-		api:        pg.Router{Calls: c.API, Own: c.Own},
+		DB:         pg.Router{Calls: c.API, Own: c.Own},
 		runs:       c.Runs,
 		leases:     make(chan struct{}, 1),
 		began:      make(chan struct{}, 1),
+		running:    make(chan struct{}),
 		loops:      map[int64]*serveLoop{},
 		dispatches: map[string]*dispatcher{},
 		clicked:    map[string]clicksTask{},
 		timers:     map[int64]*time.Timer{},
 		refreshes:  map[int64]*refresh{},
-		lastNotify: map[int64]time.Time{},
+		asks:       askSlot{last: map[string]int{}},
 	}
 	e.makeCounters()
 	e.slots = &runSlots{Engine: e, free: c.MaxRuns, parked: map[int64]bool{}}
-	e.clientWatch.DB, e.clientWatch.Log = e.api, c.Log
-	e.Ranker = ranking.New(ranking.Config{DB: e.api, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
-		Confined: c.Confined, QueryRole: c.QueryRole, Channel: c.Channel, WithSlot: e.slots.withRunSlot, Previewing: auditor{e}.preview})
+	e.clientWatch.DB, e.clientWatch.Log = e.DB, c.Log
+	e.Ranker = ranking.New(ranking.Config{DB: e.DB, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
+		Confined: c.Confined, QueryRole: c.QueryRole, Channel: c.Channel, RunSlot: e.slots.withRunSlot, AskSlot: e.withAskSlot, Previewing: e.auditPreview})
 	return e
 }
 
@@ -149,9 +151,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.base = base
 	e.mu.Unlock()
+	close(e.running)
 	g.Go(func() error { return newRescuer(e).run(base) })
-	g.Go(func() error { return sweeper{e}.run(base) })
-	g.Go(func() error { return e.tidy(base) })
+	g.Go(func() error { return e.sweepLeases(base) })
 	err := g.Wait()
 	e.mu.Lock()
 	for _, t := range e.timers {
@@ -169,6 +171,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Started returns when Run has begun. A click before that would be refused.
+func (e *Engine) Started() { <-e.running }
 
 // Wait returns when the engine, whose Run's context has ended, has ended everything that it began, or when ctx ends.
 func (e *Engine) Wait(ctx context.Context) {
@@ -205,12 +210,15 @@ func (e *Engine) Running() bool {
 // Heard takes a message of NOTIFY, and wakes what it concerns on this node. It does not block. For this node's own messages it wakes
 // no task: a changed one was woken already, and a waiting one has found no run slot here.
 func (e *Engine) Heard(m notify.Message) {
+	if m.Node != e.Node {
+		e.lastNotify.Store(time.Now().UnixNano())
+	}
 	for _, c := range m.Changes {
 		if c.Settings {
-			recorder{e}.forgetTask(c.Task)
+			e.forgetTask(c.Task)
 		}
 		if c.Settings || len(c.Requests) > 0 || c.Many {
-			e.poke(c.Task)
+			e.Poke(c.Task)
 		}
 		if len(c.Runs) > 0 {
 			e.rescueSoon()

@@ -13,7 +13,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// After three runs of a query that takes equally long each time, the user is told how long to wait: in the answer, while it
+// After three runs of a query that takes equally long each time, the user reads how long to wait: in the answer, while it
 // runs, and by the run's event, within a quarter of the truth.
 func TestEta(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ select array_agg(id order by id) from r`, task.ID, count)
 func TestEtaCases(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{mute: true})
+	n := startNode(t, url, nodeOptions{Mute: true})
 	db := pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
 	id := waits(t, db, task, 1)[0]
@@ -150,7 +150,7 @@ func TestEtaCases(t *testing.T) {
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{mute: true})
+	n := startNode(t, url, nodeOptions{Mute: true})
 	db := pool(t, url)
 	other := waits(t, db, newTask(t, n, "other", numbers, nil), 3)
 	ids := waits(t, db, newTask(t, n, "task", numbers, nil), 1010)

@@ -18,6 +18,12 @@ import (
 	"getwork/schema/schematest"
 )
 
+// These statements insert work in each state; $1 is the task. How it came to that is not shown here.
+const (
+	heldRow   = `insert into getwork.work (task_id, item, user_name, slot, exclusive, lease, lease_expires_at) values ($1, $2, $3, $4, $5, '1 hour', clock_timestamp() + '1 hour')`
+	closedRow = `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, $2, $3, $4, clock_timestamp(), pg_current_xact_id())`
+)
+
 func found(t *testing.T, n *node, f assign.WorkFilter) string {
 	t.Helper()
 	if f.Limit == 0 {
@@ -221,27 +227,16 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"selectNamed, eyes":  {selectNamed, []any{task, []int64{task + 1}, "item 5", 1, nil, nil, nil, false}},
 		"selectInbox":        {selectInboxAlone + limit, []any{task, []int64{}, 1}},
 		"selectInbox, eyes":  {selectInbox + limit, []any{task, []int64{task + 1}, 1}},
-		"insertItems":        {insertItems, []any{task, "ann", []string{"a"}, []int32{1}, []*time.Time{nil}, []*int32{nil}, []string{""}, []string{"{}"}, 1}},
-		"selectStanding":     {selectStanding, []any{task, []int64{}, "item 5", 1, nil, nil}},
-		"selectBinding":      {selectBinding, []any{task, "item 5"}},
-		"selectMember":       {selectMember, []any{task, "item 5", "group"}},
-		"selectElsewhere":    {selectElsewhere, []any{task, "item 5"}},
-		"lockBlocking":       {lockBlocking, []any{task}},
-		"settlePlaces":       {settlePlaces, []any{task, 1}},
+		"insertItems":        {insertItems, []any{task, "ann", []string{"a"}, []int32{1}, []*time.Time{nil}, []*int32{nil}, []string{""}, []string{"{}"}, 1, []*time.Time{nil}}},
 		"expireWork":         {expireWork, []any{500}},
 		"warnHolders":        {warnHolders, []any{500}},
 		"nextLease":          {nextLease, nil},
 		"extendWork":         {extendWork, []any{1, "ann", ""}},
 		"closeWork":          {closeWork, []any{1, "completed", "ann", nil, false, nil, nil}},
-		"selectReleased":     {selectReleased, []any{"ann", 0}},
-		"releaseWork":        {releaseWork, []any{[]int64{1, 2}, "ann"}},
-		"redriveWork":        {redriveWork, []any{task, []string{"item 5"}, "ann"}},
 		"lockWork":           {lockWork, []any{1, "ann"}},
-		"removeWork":         {removeWork, []any{int64(time.Hour), time.Time{}, 0}},
-		"removeRequests":     {removeRequests, []any{int64(time.Hour), int64(1000)}},
-		"taskInUse":          {taskInUse, []any{task}},
 		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
-		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil)}},
+		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil), []*string(nil), []*string(nil)}},
+		"selectKeys":         {selectKeys, []any{task, []string{"ann"}, []string{"k"}}},
 		"selectHeld":         {selectHeld, []any{task, "item 5", "ann", ""}},
 		"selectGiven":        {selectGiven, []any{task, "item 5", "ann", ""}},
 		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now(), []*string{nil}, []int{1}}},

@@ -62,68 +62,6 @@ func TestPushAllOrNothing(t *testing.T) {
 	}
 }
 
-// A key exists once: in its batch, and while its item is open, held, put off or never. Once it is done, it may come again.
-func TestDuplicates(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	newInbox(t, n, "inbox", nil)
-	keys := []string{"held", "put off", "never", "failed", "done", "open"}
-	n.push(t, "inbox", keys...)
-	for _, k := range keys[:5] {
-		w, _, err := n.Claim(t.Context(), "inbox", k, who("ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d, ok := map[string]assign.Disposition{"put off": giveBack(time.Hour), "never": {Outcome: "never"}, "failed": {Outcome: "fail"}, "done": {Outcome: "complete"}}[k]; ok {
-			n.let(t, w, d)
-		}
-	}
-	batch := []assign.NewItem{{Item: "new", Priority: 1}, {Item: "new", Priority: 2}}
-	for _, k := range keys {
-		batch = append(batch, assign.NewItem{Item: k})
-	}
-	if p := n.pushItems(t, "inbox", batch...); p != (assign.Pushed{Accepted: 2, Duplicates: 6}) {
-		t.Errorf("%+v, want 2 accepted and 6 duplicates", p)
-	}
-	if r := n.serve(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[new open done]" {
-		t.Errorf("bob got %v", items(r))
-	}
-	// Done counts for all holders, but as long as one of them holds the item, it is held.
-	newInbox(t, n, "places", func(s *assign.Settings) { s.Slots = 2 })
-	n.push(t, "places", "a")
-	ann, bob := n.serve(t, "places", "ann", 1).Work[0], n.serve(t, "places", "bob", 1).Work[0]
-	n.let(t, ann, assign.Disposition{Outcome: "complete"})
-	if p := n.pushItems(t, "places", assign.NewItem{Item: "a"}); p.Accepted != 0 {
-		t.Error("pushed again while bob holds it")
-	}
-	n.let(t, bob, assign.Disposition{Outcome: "complete"})
-	if p := n.pushItems(t, "places", assign.NewItem{Item: "a"}); p.Accepted != 1 {
-		t.Error("not pushed again when both are done")
-	}
-}
-
-// The highest priority comes first, and among equals the oldest. A batch keeps its order, and an item that comes back its
-// age.
-func TestInboxOrder(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.MaxRequest = 100 })
-	n.push(t, "inbox", "z", "m", "a")
-	n.pushItems(t, "inbox", assign.NewItem{Item: "b", Priority: -1}, assign.NewItem{Item: "urgent", Priority: 7}, assign.NewItem{Item: "y"}, assign.NewItem{Item: "x"})
-	r := n.serve(t, "inbox", "ann", 100)
-	if got := fmt.Sprint(items(r)); got != "[urgent z m a y x b]" {
-		t.Errorf("order %s", got)
-	}
-	for _, w := range slices.Backward(r.Work) {
-		n.let(t, w, giveBack(0))
-	}
-	if got := fmt.Sprint(items(n.serve(t, "inbox", "bob", 100))); got != "[urgent z m a y x b]" {
-		t.Errorf("order after coming back %s", got)
-	}
-}
-
 // A lingering request is served by a push, by an item that falls due, by work that is closed and by a group that becomes
 // free: at once, by event and timer, first come first served. The rescuer is off here.
 func TestLingeringIsServedByEvent(t *testing.T) {
@@ -180,43 +118,6 @@ func TestLingeringIsServedByEvent(t *testing.T) {
 	}
 }
 
-// A lease that runs out serves lingering requests, too.
-func TestExpiryServesWhoLingers(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	newInbox(t, n, "inbox", leased(time.Second))
-	n.push(t, "inbox", "a")
-	n.take(t, "inbox", "the dead")
-	r := n.endedRequest(t, n.linger(t, "inbox", "bob", 1).ID)
-	if r.State != assign.Assigned || r.Work[0].Attempt != 2 {
-		t.Errorf("%s, %+v", r.State, r.Work)
-	}
-}
-
-// At most one member of a group is held at a time, whoever asks, and one request never gets two.
-func TestExclusiveGroups(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	newInbox(t, n, "inbox", nil)
-	g, h, none := "g", "h", ""
-	n.pushItems(t, "inbox", assign.NewItem{Item: "g1", Exclusive: &g}, assign.NewItem{Item: "g2", Exclusive: &g, Priority: 1}, assign.NewItem{Item: "h1", Exclusive: &h},
-		assign.NewItem{Item: "free 1", Exclusive: &none}, assign.NewItem{Item: "free 2", Exclusive: &none})
-	r := n.serve(t, "inbox", "ann", 5)
-	if got := fmt.Sprint(r.State, items(r)); got != "partial[g2 h1 free 1 free 2]" {
-		t.Errorf("ann: %s", got)
-	}
-	if r := n.serve(t, "inbox", "bob", 1); why(r) != assign.AllHeld {
-		t.Errorf("bob: %s %v", r.State, why(r))
-	}
-	n.let(t, r.Work[0], giveBack(time.Hour))
-	if r := n.serve(t, "inbox", "bob", 1); fmt.Sprint(items(r)) != "[g1]" {
-		t.Errorf("bob: %v", items(r))
-	}
-}
-
 // The members of held groups are passed over by a hash of these groups, whatever the planner knows: thousands of groups may be held, and
 // each may have many members.
 func TestHeldGroupsAreHashed(t *testing.T) {
@@ -259,28 +160,6 @@ func TestHeldGroupsAreHashed(t *testing.T) {
 	}
 	if r := n.serve(t, "inbox", "bob", 1); fmt.Sprint(items(r)) != "[last]" {
 		t.Errorf("bob got %v", items(r))
-	}
-}
-
-// An item that is pushed while nothing is handed out waits with the lingering requests until a manager resumes the task.
-func TestPushedWhilePaused(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Paused = true })
-	r := n.linger(t, "inbox", "ann", 1)
-	n.push(t, "inbox", "a", "b")
-	if now := n.click(t, "inbox", "bob", 1); now.State != assign.None || why(now) != assign.Paused {
-		t.Errorf("bob: %s %v", now.State, why(now))
-	}
-	if now, err := n.Request(t.Context(), r.ID, r.Holder(), false); err != nil || now.State != assign.Pending {
-		t.Errorf("ann: %s, %v", now.State, err)
-	}
-	if _, err := n.UpdateTask(t.Context(), "inbox", 1, "boss", func(s *assign.Settings) error { s.Paused = false; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if r = n.endedRequest(t, r.ID); fmt.Sprint(items(r)) != "[a]" {
-		t.Errorf("ann: %s %v", r.State, items(r))
 	}
 }
 
@@ -391,56 +270,5 @@ func TestPushBesideACompletion(t *testing.T) {
 	}
 	if p = b.pushItems(t, "inbox", assign.NewItem{Item: "a"}, assign.NewItem{Item: "b"}); p.Accepted < 1 {
 		t.Errorf("later: %+v", p)
-	}
-}
-
-// A user who has put off an item with several places is kept from it alone, and only until then.
-func TestPutOffWithPlaces(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots = 2 })
-	n.push(t, "inbox", "a")
-	n.let(t, n.take(t, "inbox", "ann"), giveBack(time.Hour))
-	if r := n.click(t, "inbox", "ann", 1); why(r) != assign.Rules {
-		t.Errorf("ann: %s %v", r.State, why(r))
-	}
-	execute(t, db, `update getwork.work set available_at = clock_timestamp() + interval '500 ms' where available_at is not null`)
-	ann := n.linger(t, "inbox", "ann", 1)
-	n.take(t, "inbox", "bob")
-	if r := n.endedRequest(t, ann.ID); r.State != assign.Assigned || r.CompletedAt.Sub(r.CreatedAt) > 20*time.Second {
-		t.Errorf("ann: %s after %v", r.State, r.CompletedAt.Sub(r.CreatedAt))
-	}
-}
-
-// With several places, too, an item that kills its agents is not handed out for ever.
-func TestAttemptsWithPlaces(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	db := pool(t, url)
-	attempts := 3
-	newInbox(t, n, "inbox", func(s *assign.Settings) { s.Slots, s.MaxAttempts, s.Lease = 2, &attempts, lasting(time.Hour) })
-	n.push(t, "inbox", "deadly")
-	bot := func(i int) assign.Click {
-		return assign.Click{Holder: assign.Holder{User: "bot", Instance: fmt.Sprint(i)}, Count: 1}
-	}
-	given := 0
-	for i := range 20 {
-		r, err := n.tryServe(t.Context(), "inbox", bot(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		given += len(r.Work)
-		if i%2 == 1 { // the older of two dies
-			execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = (select min(id) from getwork.work where state = 'held')`)
-			if _, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if given > 2*attempts {
-		t.Errorf("it was given %d times", given)
 	}
 }

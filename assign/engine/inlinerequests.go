@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,54 +19,101 @@ import (
 func (r *round) recordInline(batch []*click) {
 	r.clicks = map[assign.Holder][]*click{}
 	for _, k := range sortedHolders(batch) {
-		if !k.lost {
-			if r.clicks[k.holder] == nil {
-				r.clickers = append(r.clickers, k.holder)
-			}
-			r.clicks[k.holder] = append(r.clicks[k.holder], k)
+		if r.clicks[k.holder] == nil {
+			r.clickers = append(r.clickers, k.holder)
 		}
+		r.clicks[k.holder] = append(r.clicks[k.holder], k)
 	}
 }
 
-// The ids come from the sequence under the assign lock, so they are later than those of all requests that the round can see
-// waiting.
-const selectIDs = `
-select nextval('getwork.work_requested_id_seq')
-from generate_series(1, (select $1::integer))`
+// seat is what a round reads for a holder who clicks.
+type seat struct {
+	id         int64 // for a request; from the sequence under the assign lock, so it is later than those of all whom the round can see
+	holder     assign.Holder
+	own        int64 // the request that waits already; 0: none
+	credential string
+	validUntil *time.Time
+}
 
-// withInline adds the clicks that are not recorded yet to the waiters, behind those who waited before. errSettle: a click makes
-// its holder's waiting request stand on something else.
-func (r *round) withInline(waiting []waiter, ids []int64) ([]waiter, error) {
-	before := make(map[assign.Holder]*waiter, len(waiting))
-	for i := range waiting {
-		before[waiting[i].holder] = &waiting[i]
+// It asks for each holder's own request: those who wait are not all read. "+ 0" and "limit" are as in insertRequests. The sub-queries
+// hide how many holders there are, for which there would be a new plan each time; see atMost.
+const selectSeats = `
+select nextval('getwork.work_requested_id_seq'), c.user_name, c.instance, coalesce(own.id, 0), coalesce(own.credential, ''), own.valid_until
+from unnest((select $2::text[]), (select $3::text[])) as c (user_name, instance)
+left join lateral (
+  select p.id, p.credential, p.valid_until
+  from getwork.work_requested p
+  where p.task_id + 0 = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'
+  limit 1) own on true`
+
+func queueSeats(r *round, batch *pgx.Batch, holders []assign.Holder) {
+	var users, instances []string
+	for _, h := range holders {
+		users, instances = append(users, h.User), append(instances, h.Instance)
 	}
+	batch.Queue(r.e.SQL(selectSeats), r.task, users, instances)
+}
+
+func readSeats(results pgx.BatchResults) ([]seat, error) {
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seat, err error) {
+		err = row.Scan(&s.id, &s.holder.User, &s.holder.Instance, &s.own, &s.credential, &s.validUntil)
+		return s, err
+	})
+}
+
+// inline returns the clicks that are not recorded yet as waiters, one for each holder. errSettle: a click makes its holder's
+// waiting request stand on something else.
+func (r *round) inline(seats []seat) (clicked []waiter, err error) {
+	ids := make([]int64, 0, len(seats))
+	of := make(map[assign.Holder]seat, len(seats))
+	for _, s := range seats {
+		ids, of[s.holder] = append(ids, s.id), s
+	}
+	slices.Sort(ids)
 	for i, h := range r.clickers {
-		id, k := ids[i], r.clicks[h][0]
-		as := standing(r.clicks[h])
-		if w := before[h]; w != nil {
-			if rebinds(as, w.credential, w.validUntil) {
+		id, s := ids[i], of[h]
+		if s.own != 0 {
+			id = s.own
+		}
+		var here []*click // that this request answers
+		for _, k := range r.clicks[h] {
+			k.id, k.lost, k.inserted, k.answer, k.err = id, false, "", nil, nil
+			if k.followed(r.ahead.made) {
+				continue
+			}
+			if here = append(here, k); len(here) == 1 && s.own == 0 && k.Key != "" {
+				r.ahead.made[keyOf{h.User, k.Key}] = keyed{id, bodyOf(k.Click)} // if the round plans again, they are read again
+			}
+		}
+		if len(here) == 0 {
+			continue
+		}
+		as := standing(here)
+		if s.own != 0 {
+			if rebinds(as, s.credential, s.validUntil) {
 				return nil, errSettle
 			}
-			id = w.id
-		} else {
-			k.recorded = as
-			waiting = append(waiting, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
-				groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: as.Groups, Anything: as.Anything}), lease: k.Lease, click: k})
+			continue
 		}
-		for _, k := range r.clicks[h] {
-			k.id, k.inserted, k.answer = id, "", nil
-		}
+		k := here[0]
+		k.recorded = as
+		clicked = append(clicked, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
+			groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: as.Groups, Anything: as.Anything}), lease: k.Lease, click: k})
 	}
-	return waiting, nil
+	return clicked, nil
 }
 
 // Sorted by holder, like every insert of requests: a batch on another node, which holds no assign lock, may insert the same
-// holder. This insert then waits for it. If it commits, the unique index refuses this insert, and the round plans again, with the
-// other request among those that wait.
+// holder or key. This insert then waits for it. If it commits, a unique index refuses this insert, and the round plans again, with the
+// other request among those that wait or that keys have made.
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
-  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent)
+  linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent,
+  key, key_scope, key_body)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
@@ -74,10 +122,11 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   c.lease * interval '1 microsecond',
   c.groups::text[], c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
-  case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent
+  case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent,
+  c.key, case when c.key is not null then $1::bigint end, c.key_body
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
-  $14::text[], $15::timestamptz[], $18::text[])
-  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent)
+  $14::text[], $15::timestamptz[], $18::text[], $19::text[], $20::text[])
+  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent, key, key_body)
 cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
@@ -93,6 +142,7 @@ type inlineRequests struct {
 	credentials      []*string
 	untils           []*time.Time
 	traces           []*string
+	keys, bodies     []*string
 
 	byID map[int64]*click
 }
@@ -107,7 +157,8 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.groups = append(s.groups, groupsOf(k.recorded))
 	s.credentials = append(s.credentials, credentialOf(k.recorded))
 	s.untils = append(s.untils, orNull(inMicroseconds(k.recorded.ValidUntil)))
-	s.traces = withTrace(s.traces, len(s.users)-1, k.recorded.Traceparent)
+	s.traces = withText(s.traces, len(s.users)-1, k.recorded.Traceparent)
+	s.keys, s.bodies = withKey(s.keys, s.bodies, len(s.users)-1, k.Click)
 	asked := k.Lease
 	if lease != nil {
 		asked = nil
@@ -153,7 +204,7 @@ func (s *inlineRequests) insert(x *pg.Writes, r *round, from supply) {
 	}
 	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, from.runID(), s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils,
-		from.rankedAt(), from.stale(), s.traces)
+		from.rankedAt(), from.stale(), s.traces, s.keys, s.bodies)
 }
 
 // given adds work, as it was written, to the answer of its click.
@@ -165,11 +216,16 @@ func (s *inlineRequests) given(g *grants, i int, w assign.Work) {
 	k.answer.Work = append(k.answer.Work, w)
 }
 
-// share answers a holder's other clicks with the first one's answer.
+// share answers a holder's other clicks with the answer of the one that was recorded.
 func (r *round) share() {
 	for _, clicks := range r.clicks {
-		for _, k := range clicks[1:] {
-			k.answer = clicks[0].answer
+		var recorded *assign.Request
+		for _, k := range clicks {
+			if !k.lost && recorded == nil {
+				recorded = k.answer
+			} else if !k.lost {
+				k.answer = recorded
+			}
 		}
 	}
 }
@@ -177,53 +233,81 @@ func (r *round) share() {
 // prefetch is what a round that serves clicks is going to read, asked for in the same round trip as the lock. Each statement
 // sees what was committed when it begins, so those after the lock's see what the lock protects.
 type prefetch struct {
-	asked   int     // at most so many offers were asked for
-	proofs  []proof // what the clicks show
-	ended   bool    // some of it is no good any more
-	keys    *keys   // what the clicks' keys are; nil: they have none
-	waiting []waiter
-	ids     []int64
-	offers  []offer // the shelf's best; only for tasks that conflict with none
+	asked  int     // at most so many offers were asked for
+	proofs []proof // what the clicks show
+	ended  bool    // some of it is no good any more
+	line
+	seats  []seat
+	users  []string        // of the clicks that have keys
+	keys   []string        // theirs
+	made   map[keyOf]keyed // the requests that those have made
+	unused bool            // no round has taken line, seats and made
+	offers []offer         // the shelf's best; only for tasks that conflict with none
 }
 
 // The scalar sub-queries let the index give the order. Joined to the state, the whole shelf would be sorted.
 const selectShelfPrefetch = `
-select c.rank, c.item, c.details::text, ` + availabilityColumns + `
+select c.rank, c.item, c.details::text, c.deadline, ` + AvailabilityColumns + `
 from getwork.candidate c join getwork.run u on u.id = c.run_id` + availabilityUnconflicted + `
 where c.run_id = (select s.shelf_run from getwork.task_state s where s.task_id = $1)
   and c.rank >= (select s.shelf_from from getwork.task_state s where s.task_id = $1) and not st.gone
 order by c.rank`
 
+// best limits selectShelfPrefetch to the best $2 rows, n of them. The sub-query hides the number: with it in the text, as by atMost, a
+// connection would have a statement for each size of a batch, and plan each of them five times before it keeps a plan. The limit in the
+// text, one of few, keeps PostgreSQL from expecting a tenth of the shelf, for which a plan of its own for each task would seem cheaper.
+func best(statement string, n int) string {
+	most := 64
+	for most < n {
+		most *= 8
+	}
+	return fmt.Sprintf("select * from (%s\nlimit %d) b\norder by rank\nlimit (select $2::bigint)", statement, most)
+}
+
 // queue adds the statements after the lock's. read takes their results in the same order.
 func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
-	var limit string
-	limit, a.asked = atMost(wanted(clicks))
-	batch.Queue(r.e.SQL(selectWaiting), r.task)
-	batch.Queue(r.e.SQL(selectIDs), len(clicks))
-	batch.Queue(r.e.SQL(selectShelfPrefetch+limit), r.task)
+	a.asked = wanted(clicks)
+	a.line.queue(r, batch, 0)
+	holders := make([]assign.Holder, 0, len(clicks))
+	for _, k := range clicks {
+		holders = append(holders, k.holder)
+	}
+	queueSeats(r, batch, holders)
+	batch.Queue(r.e.SQL(best(selectShelfPrefetch, a.asked)), r.task, a.asked)
 	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
 		credentials, untils := proofColumns(a.proofs)
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
 	}
-	if a.keys == nil {
-		a.keys = keysOf(clicks)
-	}
-	if a.keys.unread() {
-		a.keys.queue(r.e, batch, r.task)
+	a.users, a.keys = keysOf(clicks)
+	a.queueKeys(r, batch)
+}
+
+// queueKeys asks for the requests that the clicks' keys have made. It comes after the seats: if a request is recorded in between, its
+// holder seems to have none, and its key is found.
+func (a *prefetch) queueKeys(r *round, batch *pgx.Batch) {
+	if len(a.keys) > 0 {
+		batch.Queue(r.e.SQL(selectKeys), r.task, a.users, a.keys)
 	}
 }
 
-func (a *prefetch) read(results pgx.BatchResults) error {
+// readKeys takes the result of queueKeys.
+func (a *prefetch) readKeys(results pgx.BatchResults) (err error) {
+	if len(a.keys) == 0 {
+		return nil
+	}
 	rows, err := results.Query()
 	if err == nil {
-		a.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		a.made, err = readKeys(rows)
 	}
+	return err
+}
+
+func (a *prefetch) read(results pgx.BatchResults) error {
+	err := a.line.read(results)
 	if err == nil {
-		rows, err = results.Query()
+		a.seats, err = readSeats(results)
 	}
-	if err == nil {
-		a.ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	}
+	var rows pgx.Rows
 	if err == nil {
 		rows, err = results.Query()
 	}
@@ -237,14 +321,13 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 		}
 		a.ended = len(ended) > 0
 	}
-	if err == nil && a.keys.unread() {
-		if rows, err = results.Query(); err == nil {
-			err = a.keys.read(rows)
-		}
+	if err == nil {
+		err = a.readKeys(results)
 	}
 	if err != nil {
 		return fmt.Errorf("read waiting requests and the shelf: %w", err)
 	}
+	a.unused = true
 	return nil
 }
 

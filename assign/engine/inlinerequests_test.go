@@ -118,7 +118,7 @@ func TestOneHolderInOneBatch(t *testing.T) {
 			c := assign.Click{Holder: assign.Holder{User: u}, Count: 1 + i, Linger: assign.Duration(linger)}
 			clicks = append(clicks, &click{Click: c, holder: c.Holder, done: make(chan struct{})})
 		}
-		(recorder{n.Engine}).recordBatch(t.Context(), "inbox", clicks)
+		n.recordBatch(t.Context(), "inbox", clicks)
 		for _, k := range clicks {
 			if k.err != nil {
 				t.Fatal(k.err)
@@ -146,7 +146,7 @@ func TestTheSameHolderRecordedElsewhere(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	read := newGate(StepRead)
-	n := startNode(t, url, nodeOptions{steps: read.hold})
+	n := startNode(t, url, nodeOptions{Steps: read.hold})
 	db := pool(t, url)
 	task := newInbox(t, n, "inbox", nil)
 	answered := make(chan assign.Request)

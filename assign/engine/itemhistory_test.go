@@ -34,7 +34,7 @@ type looked struct {
 	args []any
 }
 
-// lookedAt returns the statements of rounds, claims, pushes, explanations and runs.
+// lookedAt returns the statements of rounds, claims, pushes and runs.
 func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 	of := func(sql string, args ...any) looked { return looked{n.SQL(sql), args} }
 	none, conflicts := []int64{}, []int64{eyes}
@@ -43,7 +43,7 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		return of(selectAvailable, jobs, conflicts, []int64{1}, []string{old}, []int32{1}, []*string{nil}, nil, nil, 1)
 	}
 	return map[string]looked{
-		"a click on the shelf":                   of(selectShelfPrefetch+limit, jobs),
+		"a click on the shelf":                   of(best(selectShelfPrefetch, 1), jobs, 1),
 		"a round of the shelf":                   of(selectShelf+limit, jobs, none, run, 1),
 		"a round of the shelf, four eyes":        of(selectShelf+limit, jobs, conflicts, run, 1),
 		"candidates for a recheck":               of(selectCandidates+limit, jobs, 0),
@@ -54,13 +54,9 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		"a claim":                                of(selectNamed, jobs, none, old, 1, nil, nil, nil, false),
 		"a claim of an inbox, four eyes":         of(selectNamed, inbox, conflicts, old, 1, nil, nil, nil, true),
 		"who holds it":                           of(selectHeld, jobs, old, "ann", ""),
-		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1),
+		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1, []*time.Time{nil}),
 		"what a replica's run has":               of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{1}),
 		"a replica's run of several places":      of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{3}),
-		"an explanation: how it stands":          of(selectStanding, jobs, conflicts, old, 1, nil, run),
-		"an explanation: what binds":             of(selectBinding, jobs, old),
-		"an explanation: who has it elsewhere":   of(selectElsewhere, jobs, old),
-		"a change of the number of places":       of(lockBlocking, jobs),
 		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1), nil},
 		"a run of several places: what is taken": {n.Ranker.Wrapped(oldQuery, jobs, 3), nil},
 	}

@@ -36,7 +36,7 @@ with due as materialized (
   order by least(warn_at, lease_expires_at)
   limit $1
   for update skip locked
-), closed as (
+), ended as (
   update getwork.work w
   set state = case when w.attempt >= v.max_attempts then 'never' else 'expired' end,
       exhausted = coalesce(w.attempt >= v.max_attempts, false),
@@ -44,21 +44,21 @@ with due as materialized (
   from due, getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   where w.id = due.id and s.task_id = w.task_id and w.state = 'held' and w.lease_expires_at <= clock_timestamp()
   returning w.id, w.task_id, w.item, w.state, w.available_at, w.user_name, w.instance
-), ` + settleItems + `, silent as materialized (
+), ` + SettleMany + `, silent as materialized (
   select r.id
   from getwork.work_requested r
-  join closed c on c.task_id = r.task_id and c.user_name = r.user_name and c.instance = r.instance
+  join ended e on e.task_id = r.task_id and e.user_name = r.user_name and e.instance = r.instance
   where r.state = 'pending' and r.instance <> ''
   for update of r skip locked
-), ended as (
+), cancelled as (
   update getwork.work_requested r
   set state = 'cancelled', requested = 0, reason = null, completed_at = clock_timestamp()
   where r.id = any (select s.id from silent s) and r.state = 'pending'
   returning r.task_id, r.id
 )
-select task_id, id, true, exists (select from settled s where s.task_id = c.task_id and s.item = c.item and s.shared) from closed c
+select task_id, id, true from ended
 union all
-select task_id, id, false, false from ended`
+select task_id, id, false from cancelled`
 
 	// The holder is warned once that the lease is about to run out, and again after each extension.
 	warnHolders = `
@@ -75,7 +75,7 @@ update getwork.work w
 set warn_at = null
 from due
 where w.id = due.id and w.state = 'held'
-returning w.task_id, w.id, true, false`
+returning w.task_id, w.id, true`
 
 	nextLease = `
 select coalesce(extract(epoch from (
@@ -88,7 +88,7 @@ const (
 	sweepPause = 50 * time.Millisecond // the least time between two sweeps, however many leases are given or due
 )
 
-// wakeSweep makes the sweeper check whether it is due earlier now.
+// wakeSweep makes sweepLeases check whether it is due earlier now.
 func (e *Engine) wakeSweep() {
 	select {
 	case e.leases <- struct{}{}:
@@ -96,25 +96,22 @@ func (e *Engine) wakeSweep() {
 	}
 }
 
-// sweeper ends leases that have run out.
-type sweeper struct{ *Engine }
-
-// oversleeps reports whether the holder of a lease that is given now is to be warned before the sweeper wakes by itself. Other leases
+// oversleeps reports whether the holder of a lease that is given now is to be warned before sweepLeases wakes by itself. Other leases
 // don't wake it: while work is handed out, each node would ask for the next lease up to twenty times a second, nearly always for nothing.
-func (s sweeper) oversleeps(lease assign.Duration) bool {
-	return time.Duration(lease)*4/5 < s.LookEvery*3/2
+func (e *Engine) oversleeps(lease assign.Duration) bool {
+	return time.Duration(lease)*4/5 < e.LookEvery*3/2
 }
 
-// run sleeps until the next lease runs out or the next holder is to be warned. Every node knows of a new lease within three seconds,
+// sweepLeases sleeps until the next lease runs out or the next holder is to be warned. Every node knows of a new lease within three seconds,
 // in case the node that gave it is gone by then; that node knows of a brief one at once. It pauses after each sweep. Otherwise a row
 // that is due but locked would make it spin, and so would many short leases.
-func (s sweeper) run(ctx context.Context) error {
+func (e *Engine) sweepLeases(ctx context.Context) error {
 	for {
-		next := s.LookEvery/2 + rand.N(s.LookEvery)
-		if until, err := s.sweep(ctx); err == nil {
+		next := e.LookEvery/2 + rand.N(e.LookEvery)
+		if until, err := e.sweep(ctx); err == nil {
 			next = min(next, until)
 		} else if ctx.Err() == nil && !pg.Away(err) { // other statements report a database that is away
-			s.Log.Warn("sweep leases", "error", err)
+			e.Log.Warn("sweep leases", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -125,48 +122,48 @@ func (s sweeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(next - sweepPause):
-		case <-s.leases:
+		case <-e.leases:
 		}
 	}
 }
 
 // sweep ends leases that have run out, warns holders whose lease is about to, and returns the time until the next one.
-func (s sweeper) sweep(ctx context.Context) (next time.Duration, err error) {
-	if next, err = s.untilLease(ctx); err != nil || next > 0 {
+func (e *Engine) sweep(ctx context.Context) (next time.Duration, err error) {
+	if next, err = e.untilLease(ctx); err != nil || next > 0 {
 		return next, err
 	}
 	for _, statement := range []string{expireWork, warnHolders} {
 		for n := sweepBatch; n == sweepBatch; {
 			var found []swept
-			if found, err = s.sweepOnce(ctx, statement); err != nil {
+			if found, err = e.sweepOnce(ctx, statement); err != nil {
 				return 0, fmt.Errorf("sweep leases: %w", err)
 			}
 			n = 0
 			tasks := map[int64]bool{}
 			for _, f := range found {
 				if !f.work {
-					s.countEnd(f.task, assign.Cancelled, 1)
+					e.countEnd(f.task, assign.Cancelled, 1)
 					continue
 				}
 				tasks[f.task] = true
 				if statement == expireWork {
-					s.countClosed(f.task, assign.WorkExpired, 1)
+					e.CountClosed(f.task, assign.WorkExpired, 1)
 				}
 				n++
 			}
 			if statement == expireWork && n > 0 {
-				s.Expired.n.Add(int64(n))
-				s.wakeFreed(ctx, slices.Sorted(maps.Keys(tasks))...)
+				e.Expired.n.Add(int64(n))
+				e.WakeFreed(ctx, slices.Sorted(maps.Keys(tasks))...)
 			}
 		}
 	}
-	return s.untilLease(ctx)
+	return e.untilLease(ctx)
 }
 
 // untilLease returns the time until a lease runs out or a holder is to be warned.
-func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
+func (e *Engine) untilLease(ctx context.Context) (time.Duration, error) {
 	var seconds float64
-	if err := s.api.QueryRow(ctx, s.SQL(nextLease)).Scan(&seconds); err != nil {
+	if err := e.DB.QueryRow(ctx, e.SQL(nextLease)).Scan(&seconds); err != nil {
 		return 0, fmt.Errorf("read the next lease: %w", err)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
@@ -176,51 +173,50 @@ func (s sweeper) untilLease(ctx context.Context) (time.Duration, error) {
 type swept struct {
 	task, id int64
 	work     bool
-	shared   bool // see settleItems
 }
 
 // sweepOnce sweeps one batch.
-func (s sweeper) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
-	err = s.transactAnnouncing(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
-		rows, err := tx.Query(ctx, s.SQL(statement), sweepBatch)
+func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept, err error) {
+	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
+		rows, err := tx.Query(ctx, e.SQL(statement), sweepBatch)
 		if err != nil {
 			return nil, err
 		}
 		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s swept, err error) {
-			err = row.Scan(&s.task, &s.id, &s.work, &s.shared)
+			err = row.Scan(&s.task, &s.id, &s.work)
 			return s, err
 		})
 		if err != nil {
 			return nil, err
 		}
-		var shared []int64
 		for _, f := range found {
 			if f.work {
 				changes = append(changes, notify.Change{Task: f.task, Work: []int64{f.id}})
 			} else {
 				changes = append(changes, notify.Change{Task: f.task, Requests: []int64{f.id}})
 			}
-			if f.shared {
-				shared = append(shared, f.id)
-			}
 		}
-		return changes, settleWhatIsShared(ctx, tx, s.SQL, shared)
+		return changes, nil
 	})
 	return found, err
 }
+
+// stillLeased is what an extension relies on: the work w is still held, and its lease is not over.
+const stillLeased = `w.state = 'held' and w.lease_expires_at > clock_timestamp()
+`
 
 // extendWork repeats what it relies on: the work is still held by its holder, and its lease is not over.
 const extendWork = `
 update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
-where w.id = $1 and w.user_name = $2 and w.instance = $3 and w.state = 'held' and w.lease_expires_at > clock_timestamp()
+where w.id = $1 and w.user_name = $2 and w.instance = $3 and ` + stillLeased + `
 returning w.task_id`
 
 // Extend begins the lease of held work anew. Work without a lease is returned as it is. [assign.LeaseLost]: the holder no
 // longer holds it, and somebody else may by now. [assign.NotFound]: it was never theirs.
 func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign.Work, error) {
 	var extended bool
-	err := e.transactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		var task int64
 		err := tx.QueryRow(ctx, e.SQL(extendWork), id, by.User, by.Instance).Scan(&task)
 		if extended = err == nil; errors.Is(err, pgx.ErrNoRows) {
@@ -231,21 +227,92 @@ func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign
 	if err != nil {
 		return assign.Work{}, fmt.Errorf("extend work: %w", err)
 	}
-	w, _, err := e.work(ctx, id, assign.Disposition{})
-	switch {
-	case err != nil:
-		return assign.Work{}, err
-	case w.Holder() != by:
-		return assign.Work{}, noWork(id)
-	case extended && w.State == "held": // otherwise it was closed meanwhile
-		return w, nil
-	case w.State == "held" && w.LeaseExpiresAt == nil:
-		return w, nil
+	w, _, err := e.Records.Disposed(ctx, id, assign.Disposition{})
+	if err == nil {
+		err = judgeExtended(&w, by, extended)
 	}
-	return assign.Work{}, leaseLostErr(w)
+	if err != nil {
+		return assign.Work{}, err
+	}
+	return w, nil
 }
 
-// leaseLostErr tells a holder why the work is no longer theirs.
+// judgeExtended returns nil if the holder holds the work, and its lease was extended or it has none.
+func judgeExtended(w *assign.Work, by assign.Holder, extended bool) error {
+	switch {
+	case w.Holder() != by:
+		return assign.NoWork(w.ID)
+	case extended && w.State == "held": // otherwise it was closed meanwhile
+		return nil
+	case w.State == "held" && w.LeaseExpiresAt == nil:
+		return nil
+	}
+	return leaseLostErr(*w)
+}
+
+// extendMany is extendWork for many rows, which are locked in the order of ids.
+const extendMany = `
+with mine as materialized (
+  select w.id
+  from getwork.work w
+  where w.id = any($1::bigint[]) and w.user_name = $2 and w.instance = $3 and ` + stillLeased + `
+  order by w.id
+  for update
+)
+update getwork.work w
+set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
+from mine
+where w.id = mine.id and ` + stillLeased + `
+returning w.task_id, w.id`
+
+// ExtendMany begins the leases of much work anew in one transaction, and judges each as [Engine.Extend] would: the results have the
+// order of ids. If any work is named twice, or more than [assign.MaxMany], nothing is done.
+func (e *Engine) ExtendMany(ctx context.Context, ids []int64, by assign.Holder) ([]assign.Result, error) {
+	if err := assign.CheckMany(ids, "ids", ""); err != nil {
+		return nil, err
+	}
+	results := make([]assign.Result, len(ids))
+	if len(ids) == 0 {
+		return results, nil
+	}
+	var extended map[int64]bool
+	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		rows, err := tx.Query(ctx, e.SQL(extendMany), ids, by.User, by.Instance)
+		if err != nil {
+			return nil, err
+		}
+		extended = map[int64]bool{}
+		byTask := map[int64][]int64{}
+		var task, id int64
+		_, err = pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+			extended[id], byTask[task] = true, append(byTask[task], id)
+			return nil
+		})
+		return changesOf(byTask), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extend work: %w", err)
+	}
+	found, err := e.works(ctx, ids, make([]*int64, len(ids)), make([]bool, len(ids)))
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		f := found[id]
+		if f == nil {
+			results[i] = refused(id, assign.NoWork(id))
+			continue
+		}
+		if err := judgeExtended(&f.work, by, extended[id]); err != nil {
+			results[i] = refused(id, err)
+			continue
+		}
+		results[i] = assign.Result{ID: id, Status: 200, Work: &f.work}
+	}
+	return results, nil
+}
+
+// leaseLostErr says to a holder why the work is no longer theirs.
 func leaseLostErr(w assign.Work) error {
 	switch w.State {
 	case "never":

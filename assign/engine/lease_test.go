@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +26,7 @@ var boss = assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true}
 // who returns a user without groups.
 func who(user string) assign.Who { return assign.Who{Holder: assign.Holder{User: user}} }
 
-// still starts a node that does nothing by itself, like one that is frozen: it does not sweep, look or listen. The test calls
+// still starts a node that does nothing by itself, like one that is frozen: it does not sweep, check or listen. The test calls
 // it.
 func still(t testing.TB, url string) *node {
 	t.Helper()
@@ -116,13 +116,7 @@ func leased(d time.Duration) func(*assign.Settings) {
 	return func(s *assign.Settings) { s.Lease = lasting(d) }
 }
 
-// runOut lets the leases of all held work run out now, by the database's clock.
-func runOut(t testing.TB, db *pgxpool.Pool) {
-	t.Helper()
-	execute(t, db, `update getwork.work set lease = '1s', lease_expires_at = clock_timestamp(), warn_at = null where state = 'held'`)
-}
-
-// ends makes the leases of a user's held work, which are an hour long, end after this time, and tells the node. With ten
+// ends makes the leases of a user's held work, which are an hour long, end after this time, and notifies the node. With ten
 // minutes left, a lease is about to run out.
 func (n *node) ends(t testing.TB, db *pgxpool.Pool, user, in string) {
 	t.Helper()
@@ -164,7 +158,7 @@ func hear(t testing.TB, told <-chan assign.Work, what string, so func(assign.Wor
 }
 
 // A lease that nobody extends: a warning when 20 % are left, then the item goes back with its age and one more attempt, and
-// its holder is told. Whatever they send then is refused.
+// its holder is notified. Whatever they send then is refused.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -261,7 +255,7 @@ func TestThreeNodesExpireOnce(t *testing.T) {
 	for i, n := range nodes {
 		all.Go(func() {
 			for {
-				found, err := (sweeper{n.Engine}).sweepOnce(t.Context(), expireWork)
+				found, err := n.sweepOnce(t.Context(), expireWork)
 				if err != nil {
 					t.Error(err)
 				}
@@ -375,7 +369,7 @@ func (n *node) serve(t testing.TB, task, user string, count int) assign.Request 
 
 func (n *node) tryServe(ctx context.Context, name string, c assign.Click) (assign.Request, error) {
 	k := &click{Click: c, holder: c.Holder, done: make(chan struct{})}
-	(recorder{n.Engine}).recordBatch(ctx, name, []*click{k})
+	n.recordBatch(ctx, name, []*click{k})
 	if k.err != nil {
 		return assign.Request{}, k.err
 	}
@@ -391,7 +385,7 @@ func TestSweepSleeps(t *testing.T) {
 	var sweeps atomic.Int64
 	n := counting(t, url, nextLease, &sweeps)
 	newInbox(t, n, "inbox", leased(time.Second))
-	newInbox(t, n, "long", leased(24*time.Hour)) // the sweeper wakes by itself within an hour and a half
+	newInbox(t, n, "long", leased(24*time.Hour)) // the sweep wakes by itself within an hour and a half
 	n.push(t, "inbox", "a")
 	n.take(t, "inbox", "ann")
 	await(t, "the lease runs out", func() bool {
@@ -414,7 +408,7 @@ func TestSweepSleeps(t *testing.T) {
 	}
 }
 
-// A round, a claim and a reassignment wake the sweeper for a lease that calls for it before it wakes by itself, which it does every 1 to
+// A round, a claim and a reassignment wake the sweep for a lease that calls for it before it wakes by itself, which it does every 1 to
 // 3 s, and for no other.
 func TestBriefLeasesAloneWakeTheSweep(t *testing.T) {
 	t.Parallel()
@@ -433,7 +427,7 @@ func TestBriefLeasesAloneWakeTheSweep(t *testing.T) {
 		woken := func(what string) {
 			t.Helper()
 			if got := len(n.leases) > 0; got != c.wakes {
-				t.Errorf("a lease of %v: %s wakes the sweeper: %v, want %v", c.lease, what, got, c.wakes)
+				t.Errorf("a lease of %v: %s wakes the sweep: %v, want %v", c.lease, what, got, c.wakes)
 			}
 			select {
 			case <-n.leases:
@@ -447,57 +441,10 @@ func TestBriefLeasesAloneWakeTheSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		woken("a claim")
-		if _, err := n.Reassign(t.Context(), w.ID, "bob", "boss"); err != nil {
+		if _, err := n.Reassign(t.Context(), w.ID, assign.Reassignment{User: "bob", Force: true}, "boss"); err != nil {
 			t.Fatal(err)
 		}
 		woken("a reassignment")
-	}
-}
-
-// The lease begins when the work is handed out, at the end of a long run, not with the lock.
-func TestLeaseCountsFromTheEndOfTheRun(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	newTask(t, n, "task", `select i as item from generate_series(1, 3) i, pg_sleep(1.2) order by i`, leased(time.Hour))
-	r := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
-	w := r.Work[0]
-	if w.State != "held" || w.LeaseExpiresAt.Sub(w.AssignedAt).Round(time.Second) != time.Hour || w.AssignedAt.Sub(r.CreatedAt) < 1200*time.Millisecond {
-		t.Errorf("assigned %v after the click, until %v after it, %s", w.AssignedAt.Sub(r.CreatedAt), w.LeaseExpiresAt.Sub(r.CreatedAt), w.State)
-	}
-	n.let(t, w, assign.Disposition{Outcome: "complete"})
-}
-
-// An agent says how long it wants the work, if the task does not.
-func TestLeaseByRequest(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	newInbox(t, n, "free", nil)
-	newInbox(t, n, "bound", leased(time.Hour))
-	agent := assign.Click{Holder: assign.Holder{User: "bot", Instance: "1"}, Count: 1, Lease: lasting(90 * time.Second)}
-	for task, want := range map[string]time.Duration{"free": 90 * time.Second, "bound": time.Hour} {
-		n.push(t, task, "a")
-		r, err := n.GetWork(t.Context(), task, agent)
-		if err != nil || len(r.Work) != 1 {
-			t.Fatalf("%s: %s, %v", task, r.State, err)
-		}
-		w := r.Work[0]
-		if got := w.LeaseExpiresAt.Sub(w.AssignedAt).Round(time.Second); got != want {
-			t.Errorf("%s: a lease of %v, want %v", task, got, want)
-		}
-		if (r.Lease != nil) != (task == "free") {
-			t.Errorf("%s: the request says %v", task, r.Lease)
-		}
-		if x, err := n.Extend(t.Context(), w.ID, w.Holder()); err != nil || x.LeaseExpiresAt.Sub(*w.LeaseExpiresAt) > 10*time.Second {
-			t.Errorf("%s: extended to %v, %v", task, x.LeaseExpiresAt, err)
-		}
-	}
-	for _, l := range []time.Duration{time.Millisecond, 25 * time.Hour, -time.Second} {
-		agent.Lease = lasting(l)
-		_, err := n.GetWork(t.Context(), "free", agent)
-		wantKind(t, err, assign.Invalid)
 	}
 }
 
@@ -506,17 +453,17 @@ func TestLeaseByRequest(t *testing.T) {
 // well as the other, whose clock is right, because only the database's clock counts.
 func TestStoppedClock(t *testing.T) {
 	t.Parallel()
-	if pooledMode {
+	if os.Getenv("GETWORK_TEST_MODE") == "pooled" {
 		t.Skip("where the clock stands still nobody can wait for the pooler to start")
 	}
 	url := schematest.URL(t)
-	good := startNode(t, url, nodeOptions{look: 500 * time.Millisecond})
+	good := startNode(t, url, nodeOptions{Look: 500 * time.Millisecond})
 	newInbox(t, good, "inbox", leased(time.Hour))
 	later := query[time.Time](t, pool(t, url), `select clock_timestamp() + interval '1 hour'`)
 	synctest.Test(t, func(t *testing.T) {
 		db := pool(t, url) // a connection from outside would wake the bubble by its timer for slow writes, which is fatal
 		clock := func() time.Time { return query[time.Time](t, db, `select clock_timestamp()`) }
-		n := startNode(t, url, nodeOptions{look: 500 * time.Millisecond})
+		n := startNode(t, url, nodeOptions{Look: 500 * time.Millisecond})
 		began := time.Now()
 		if began.Year() != 2000 {
 			t.Fatalf("it is %v", began)
@@ -548,7 +495,7 @@ func TestStoppedClock(t *testing.T) {
 		if r := n.click(t, "inbox", "bob", 5); fmt.Sprint(items(r)) != "[later a c]" || r.Work[1].Attempt != 2 {
 			t.Errorf("bob got %v", items(r))
 		}
-		if _, err := (sweeper{n.Engine}).sweep(t.Context()); err != nil {
+		if _, err := n.sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if held := query[int](t, db, `select count(*) from getwork.work where state = 'held'`); held != 3 {
@@ -558,33 +505,6 @@ func TestStoppedClock(t *testing.T) {
 			t.Errorf("its clock went on by %v", time.Since(began))
 		}
 	})
-}
-
-// The fields of a lease that a holder sees.
-func TestExpiringIsShown(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := still(t, url)
-	db := pool(t, url)
-	newInbox(t, n, "inbox", leased(time.Hour))
-	n.push(t, "inbox", "a")
-	w := n.serve(t, "inbox", "ann", 1).Work[0]
-	if w.Expiring {
-		t.Error("it is expiring already")
-	}
-	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() + interval '10 minutes'`)
-	p, err := n.Pipeline(t.Context(), w.Holder())
-	if err != nil || len(p.Work) != 1 || !p.Work[0].Expiring {
-		t.Errorf("%+v, %v: want it expiring", p.Work, err)
-	}
-	b, err := json.Marshal(p.Work[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown map[string]any
-	if err := json.Unmarshal(b, &shown); err != nil || shown["expiring"] != true {
-		t.Errorf("%s: %v", b, err)
-	}
 }
 
 // A program that is gone is not given its item again: with its lease its pending request ends, too. A person's request goes
@@ -621,5 +541,40 @@ func TestWhatASilentProgramWaitsForEndsWithItsLease(t *testing.T) {
 	}
 	if r, err := n.Request(t.Context(), person.ID, person.Holder(), false); err != nil || r.State != assign.Pending {
 		t.Errorf("the person's is %s (%v), want pending", r.State, err)
+	}
+}
+
+// Work whose lease has run out is the sweep's, even before it has come: neither release nor reassign takes it for held.
+func TestReleaseLeavesExpiredWork(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	newInbox(t, n, "inbox", leased(time.Hour))
+	n.push(t, "inbox", "a", "b")
+	late := n.serve(t, "inbox", "ann", 2).Work[0]
+	d, err := n.Release(t.Context(), assign.Release{User: "ann", DryRun: true}, "boss")
+	if err != nil || d.Count != 2 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	execute(t, db, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, late.ID)
+	_, err = n.Release(t.Context(), assign.Release{User: "ann", Token: d.Token}, "boss")
+	wantKind(t, err, assign.ChangedSet)
+	d, err = n.Release(t.Context(), assign.Release{User: "ann", DryRun: true}, "boss")
+	if err != nil || d.Count != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if got, err := n.Release(t.Context(), assign.Release{User: "ann", Token: d.Token}, "boss"); err != nil || got.Count != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, to := range []string{"ann", "bob"} {
+		_, err = n.Reassign(t.Context(), late.ID, assign.Reassignment{User: to}, "boss")
+		wantKind(t, err, assign.AlreadyClosed)
+	}
+	if _, err := n.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, db, `select string_agg(item || ' ' || state, ', ' order by id) from getwork.work`); got != "a expired, b returned" {
+		t.Error(got)
 	}
 }

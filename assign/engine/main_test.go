@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
@@ -21,21 +18,14 @@ import (
 	"getwork/assign/feed"
 	"getwork/assign/pg"
 	"getwork/assign/records"
-	"getwork/assign/tracing"
-	"getwork/notify"
 	"getwork/schema/schematest"
-	"getwork/schema/schematest/pgbouncer"
 	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// pooledMode makes every node use a PgBouncer in transaction mode, except for its listener:
-//
-// GETWORK_TEST_MODE=pooled go test -race ./assign/engine
-var pooledMode = os.Getenv("GETWORK_TEST_MODE") == "pooled"
-
-// node is one engine with its own pools, announcer and listener, as a real node has them.
+// node is enginetest's node. That package imports this one, and so do the packages of managers' acts, so nodes_test.go of package
+// engine_test hands over what the tests of this package need of them.
 type node struct {
 	*Engine
 	*records.Records
@@ -44,124 +34,90 @@ type node struct {
 	stop  func()
 }
 
-type nodeOptions struct {
-	steps   func(ctx context.Context, step Step)
-	queries string // URL of the query database
-	maxRuns int
-	maxRow  int           // bytes
-	look    time.Duration // LookEvery; default: never, so that no rescuer serves anybody
-	deaf    bool          // no listener
-	mute    bool          // a listener that never comes up
-	pooled  bool          // as through a transaction pooler: nothing prepared
-	role    string
-	confine bool
-	every   time.Duration // between two announcements
-	dumb    bool          // its announcer can't send, as if the node had died before
-	log     io.Writer
-	tracer  trace.Tracer                                // nil: tracing is off
-	dial    func(under pgconn.DialFunc) pgconn.DialFunc // for calls
+// Above is what stands above this package.
+var Above struct {
+	Start func(t testing.TB, url string, o NodeOptions) (e *Engine, rs *records.Records, f *feed.Feed, pools *pg.Pools, stop func())
+
+	CreateTask func(ctx context.Context, e *Engine, s assign.Settings, by string) (assign.Task, error)
+	UpdateTask func(ctx context.Context, e *Engine, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error)
+	DeleteTask func(ctx context.Context, e *Engine, name string, only int) error
+	Restore    func(ctx context.Context, e *Engine, task string, n, only int, by string, check func(before, after *assign.Settings) error) (assign.Task, error)
+	SetPaused  func(ctx context.Context, e *Engine, name string, paused bool, only int, by string) (assign.Task, error)
+	Release    func(ctx context.Context, e *Engine, what assign.Release, by string) (assign.Released, error)
+	Reassign   func(ctx context.Context, e *Engine, id int64, what assign.Reassignment, by string) (assign.Work, error)
+	Redrive    func(ctx context.Context, e *Engine, name string, items []string, by string) (int64, error)
+	Explain    func(ctx context.Context, e *Engine, task, item string) (assign.Explanation, error)
+
+	Retain, RetainWork, Leftovers func(ctx context.Context, e *Engine, keep time.Duration) error
 }
 
-var nodeCount struct {
-	sync.Mutex
-	n int
+func (e *Engine) CreateTask(ctx context.Context, s assign.Settings, by string) (assign.Task, error) {
+	return Above.CreateTask(ctx, e, s, by)
 }
+
+func (e *Engine) UpdateTask(ctx context.Context, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error) {
+	return Above.UpdateTask(ctx, e, name, version, by, change)
+}
+
+func (e *Engine) DeleteTask(ctx context.Context, name string, only int) error {
+	return Above.DeleteTask(ctx, e, name, only)
+}
+
+func (e *Engine) Restore(ctx context.Context, task string, n, only int, by string, check func(before, after *assign.Settings) error) (assign.Task, error) {
+	return Above.Restore(ctx, e, task, n, only, by, check)
+}
+
+func (e *Engine) SetPaused(ctx context.Context, name string, paused bool, only int, by string) (assign.Task, error) {
+	return Above.SetPaused(ctx, e, name, paused, only, by)
+}
+
+func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (assign.Released, error) {
+	return Above.Release(ctx, e, what, by)
+}
+
+func (e *Engine) Reassign(ctx context.Context, id int64, what assign.Reassignment, by string) (assign.Work, error) {
+	return Above.Reassign(ctx, e, id, what, by)
+}
+
+func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (int64, error) {
+	return Above.Redrive(ctx, e, name, items, by)
+}
+
+func (e *Engine) Explain(ctx context.Context, task, item string) (assign.Explanation, error) {
+	return Above.Explain(ctx, e, task, item)
+}
+
+// Retain is what a node does that has just started: it looks at all closed work.
+func (e *Engine) Retain(ctx context.Context, keep time.Duration) error {
+	return Above.Retain(ctx, e, keep)
+}
+
+// NodeOptions has the fields of enginetest.Options, so that one can be converted to the other.
+type NodeOptions struct {
+	Steps   func(ctx context.Context, step Step)
+	Queries string // URL of the query database
+	MaxRuns int
+	MaxRow  int           // bytes
+	Look    time.Duration // LookEvery; default: never, so that no rescuer serves anybody
+	Deaf    bool          // no listener
+	Mute    bool          // a listener that never comes up
+	Pooled  bool          // as through a transaction pooler: nothing prepared
+	Role    string
+	Confine bool
+	Every   time.Duration // between two announcements
+	Dumb    bool          // its announcer can't send, as if the node had died before
+	Log     io.Writer
+	Tracer  trace.Tracer                                // nil: tracing is off
+	Dial    func(under pgconn.DialFunc) pgconn.DialFunc // for calls
+}
+
+type nodeOptions = NodeOptions
 
 // startNode starts a node on the database of that URL, and stops it when the test ends.
 func startNode(t testing.TB, url string, o nodeOptions) *node {
 	t.Helper()
-	nodeCount.Lock()
-	nodeCount.n++
-	name := fmt.Sprintf("n%d", nodeCount.n)
-	nodeCount.Unlock()
-	if o.maxRuns == 0 {
-		o.maxRuns = 2
-	}
-	if o.look == 0 {
-		o.look = time.Hour
-	}
-	if o.log == nil {
-		o.log = t.Output()
-	}
-	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
-	through := url
-	if pooledMode {
-		o.pooled, through = true, pgbouncer.Start(t, url, pgbouncer.Options{}).URL
-	}
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: through, QueryURL: o.queries, MaxRuns: o.maxRuns, MaxRow: o.maxRow, Pooled: o.pooled, Name: "getwork " + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.dial != nil {
-		config := pools.API.Config()
-		config.ConnConfig.DialFunc = o.dial(config.ConnConfig.DialFunc)
-		pools.API.Close()
-		if pools.API, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send := func(ctx context.Context, channel, payload string) error {
-		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
-		return err
-	}
-	announce := send
-	if o.dumb {
-		announce = func(context.Context, string, string) error { return errors.New("dumb") }
-	}
-	announcer := notify.NewAnnouncer(announce, "getwork", name, log)
-	if o.every > 0 {
-		announcer.Every = o.every
-	}
-	router := pg.Router{Calls: pools.API}
-	rs := records.New(router, nil)
-	var traces *tracing.Tracer
-	if o.tracer != nil {
-		traces = tracing.New(tracing.Config{Tracer: o.tracer, DB: router, Log: log})
-	}
-	f := feed.New(feed.Config{Node: name, DB: router, Records: rs, Trace: traces, Log: log})
-	e := New(Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, Queries: pools.Queries, MaxRuns: o.maxRuns, Pooled: o.pooled, QueryRole: o.role, Confined: o.confine,
-		Channel: "getwork", Announce: announcer, Trace: traces, Log: log, LookEvery: o.look, Steps: o.steps})
-	working, endEngine := context.WithCancel(context.Background())
-	ctx, cancel := context.WithCancel(context.Background())
-	var engine, running sync.WaitGroup
-	engine.Go(func() {
-		if err := e.Run(working); err != nil {
-			t.Error(err)
-		}
-	})
-	engine.Go(func() { _ = f.Run(working) })
-	running.Go(func() { _ = announcer.Run(ctx) })
-	if traces != nil {
-		running.Go(func() { _ = traces.Run(ctx) })
-	}
-	up := make(chan struct{}, 1)
-	switch {
-	case o.deaf:
-		f.Deaf()
-		up <- struct{}{}
-	case o.mute:
-		up <- struct{}{}
-	default:
-		l := &notify.Listener{
-			Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-			Send:    send, Channel: "getwork", Node: name, Handle: func(m notify.Message) { e.Heard(m); f.Heard(m) },
-			Up:   func() { f.Connected(); up <- struct{}{} },
-			Down: func(error) { f.Disconnected() },
-			Log:  log,
-		}
-		running.Go(func() { _ = l.Run(ctx) })
-	}
-	n := &node{Engine: e, Records: rs, Feed: f, pools: pools}
-	n.stop = sync.OnceFunc(func() {
-		endEngine()
-		engine.Wait()
-		cancel()
-		running.Wait()
-		pools.Close()
-	})
-	t.Cleanup(n.stop)
-	<-up
-	await(t, "the engine runs", func() bool { return e.Running() })
+	n := &node{}
+	n.Engine, n.Records, n.Feed, n.pools, n.stop = Above.Start(t, url, o)
 	return n
 }
 

@@ -127,7 +127,7 @@ func TestRecheckOfACutShelf(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	db := pool(t, url)
 	recheckedTask(t, n, db, 9, func(s *assign.Settings) { s.MaxCandidates = 4 })
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
@@ -176,7 +176,7 @@ func TestRecheckThatFails(t *testing.T) {
 func TestRecheckWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	db := pool(t, url)
 	recheckedTask(t, n, db, 4, nil)
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
@@ -217,8 +217,8 @@ func endedSoon(t *testing.T, n *node, db *pgxpool.Pool, id int64, most int) assi
 	return r
 }
 
-// A user whom a rule keeps from everything that a run has rechecked waits for the rest of it, on the shelf, and not for another
-// run, which would recheck the same: such a request made the query run for ever.
+// A user whom a rule keeps from everything that a run has rechecked is answered, or lingers until the rest is rechecked on the shelf,
+// and does not wait for another run, which would recheck the same: such a request made the query run for ever.
 func TestBarredFromAllThatWasRechecked(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
@@ -228,12 +228,12 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 			url := schematest.URL(t)
 			n := startNode(t, url, nodeOptions{})
 			db := pool(t, url)
-			recheckedTask(t, n, db, 600, func(s *assign.Settings) {
-				if cut {
-					s.MaxCandidates = 550
+			recheckedTask(t, n, db, 1500, func(s *assign.Settings) {
+				if s.MaxCandidates = 1500; cut {
+					s.MaxCandidates = 1200
 				}
 			})
-			execute(t, db, bars, 600)
+			execute(t, db, bars, 1500)
 			if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 1); r.State != assign.None || why(r) != assign.Rules {
 				t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
 			}
@@ -263,17 +263,16 @@ func TestBarredFromAllThatWasRechecked(t *testing.T) {
 			if !lingers() {
 				t.Error("it is due again at once")
 			}
-			execute(t, db, `delete from getwork.work where item = '520'`)
+			execute(t, db, `delete from getwork.work where item = '1020'`)
 			due()
-			if r := n.endedRequest(t, bob.ID); fmt.Sprint(items(r)) != "[520]" {
+			if r := n.endedRequest(t, bob.ID); fmt.Sprint(items(r)) != "[1020]" {
 				t.Errorf("bob got %v, want the one that he may have behind what the run rechecked", items(r))
 			}
 		})
 	}
 }
 
-// The shelf to which a run has left such a request ends, or becomes stale, before the rest of it is rechecked. The next run answers it:
-// left to that run's shelf, it would make the query run for ever.
+// Nor does it if the shelf ends, or becomes stale, before the rest of it is rechecked.
 func TestBarredAndTheShelfEnds(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
@@ -283,10 +282,10 @@ func TestBarredAndTheShelfEnds(t *testing.T) {
 			url := schematest.URL(t)
 			n := startNode(t, url, nodeOptions{})
 			db := pool(t, url)
-			recheckedTask(t, n, db, 600, func(s *assign.Settings) {
-				s.FreshFor, s.StaleFor = assign.Duration(time.Microsecond), assign.Duration(stale)
+			recheckedTask(t, n, db, 1500, func(s *assign.Settings) {
+				s.MaxCandidates, s.FreshFor, s.StaleFor = 1500, assign.Duration(time.Microsecond), assign.Duration(stale)
 			})
-			execute(t, db, bars, 600)
+			execute(t, db, bars, 1500)
 			if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 3); r.State != assign.None || why(r) != assign.Rules {
 				t.Errorf("a click: %s %s, want none by rules", r.State, why(r))
 			}
@@ -317,6 +316,9 @@ func TestOneBarredUserStopsNobody(t *testing.T) {
 	db := pool(t, url)
 	recheckedTask(t, n, db, 9600, func(s *assign.Settings) { s.MaxCandidates = 10_000 })
 	execute(t, db, bars, 9500)
+	if r := endedSoon(t, n, db, n.click(t, "task", "bob", 1).ID, 1); r.State != assign.None || why(r) != assign.Rules {
+		t.Errorf("the run's own round: bob is %s with %v", r.State, items(r))
+	}
 	bob := n.click(t, "task", "bob", 1)
 	ann := n.click(t, "task", "ann", 1)
 	if r := endedSoon(t, n, db, bob.ID, 1); fmt.Sprint(items(r)) != "[9501]" {

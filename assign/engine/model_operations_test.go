@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+	"path"
 	"slices"
 	"time"
 
@@ -143,9 +145,9 @@ func (w *modelWorld) doDispose() {
 	w.disposeAs(t, x, pick(w.T, "by", "holder", "holder", "holder", "holder", "manager", "stranger"))
 }
 
-func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
-	d := assign.Disposition{Outcome: pick(w.T, "outcome", "complete", "return", "fail", "never", "return", "fail")}
-	after, others := 0.0, false
+// disposition also returns for how many hours it puts the item off, and whether it keeps it from its holder.
+func (w *modelWorld) disposition() (d assign.Disposition, after float64, others bool) {
+	d.Outcome = pick(w.T, "outcome", "complete", "return", "fail", "never", "return", "fail")
 	if d.Outcome == "return" {
 		after = pick(w.T, "after", 0.0, 0, 1, 2)
 		others = pick(w.T, "others", false, true)
@@ -155,6 +157,11 @@ func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
 		}
 		d.After, d.To = &a, &to
 	}
+	return d, after, others
+}
+
+func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
+	d, after, others := w.disposition()
 	by := x.holder
 	if as != "holder" {
 		by = assign.Holder{User: "mallory"}
@@ -169,14 +176,108 @@ func (w *modelWorld) disposeAs(t *modelTask, x *modelWork, as string) {
 	if err != nil || !held {
 		return
 	}
-	if x.state == "failed" { // at random up to a fifth later
-		wait, least := got.AvailableAt.Sub(*got.ClosedAt).Hours(), modelBackoff*float64(int(1)<<(x.attempt-1))
-		if wait < least-0.001 || wait > least*1.2+0.001 {
-			w.differ("the back-off differs", "after attempt %d it waits %v hours", x.attempt, wait)
-		}
-		x.availableAt = t.now + wait
-	}
+	w.backOff(t, x, got)
 	w.freed(t)
+}
+
+// backOff reads for how long a failed item waits: at random up to a fifth longer than its back-off.
+func (w *modelWorld) backOff(t *modelTask, x *modelWork, got assign.Work) {
+	if x.state != "failed" {
+		return
+	}
+	wait, least := got.AvailableAt.Sub(*got.ClosedAt).Hours(), modelBackoff*float64(int(1)<<(x.attempt-1))
+	if wait < least-0.001 || wait > least*1.2+0.001 {
+		w.differ("the back-off differs", "after attempt %d it waits %v hours", x.attempt, wait)
+	}
+	x.availableAt = t.now + wait
+}
+
+// part is work that a call for several names.
+type part struct {
+	*modelWork
+	task *modelTask // nil: there is no such work
+}
+
+// several chooses work of all tasks for one call, mostly what the caller holds. Some is somebody else's, some is closed, and some
+// was never there.
+func (w *modelWorld) several() (parts []part, ids []int64, by assign.Holder) {
+	by = w.who().Holder
+	all := []part{{modelWork: &modelWork{id: math.MaxInt64}}}
+	for _, t := range w.tasks {
+		for _, x := range t.works {
+			all = append(all, part{x, t})
+			if x.state == "held" && x.holder == by {
+				all = slices.Insert(all, 0, slices.Repeat(all[len(all)-1:], 5)...)
+			}
+		}
+	}
+	parts = rapid.SliceOfNDistinct(rapid.SampledFrom(all), 1, 6, func(p part) int64 { return p.id }).Draw(w.T, "works")
+	for _, p := range parts {
+		ids = append(ids, p.id)
+	}
+	return parts, ids, by
+}
+
+// wantResult compares one result of a call for several with what a single call would answer.
+func (w *modelWorld) wantResult(r assign.Result, id int64, kinds ...assign.Kind) {
+	var err error
+	if r.Problem != nil {
+		err = &assign.Refusal{Kind: assign.Kind(path.Base(r.Problem.Type))}
+	}
+	if w.wantRefusal(err, kinds...); r.ID != id || (err == nil) != (r.Work != nil && r.Work.ID == id && r.Status == 200) {
+		w.differ("the answer differs", "work %d: %+v", id, r)
+	}
+}
+
+// doDisposeMany may repeat its call, which changes nothing.
+func (w *modelWorld) doDisposeMany() {
+	parts, ids, by := w.several()
+	asManager := pick(w.T, "as a manager", false, false, false, true)
+	all := make([]assign.Disposal, len(ids))
+	after, others := make([]float64, len(ids)), make([]bool, len(ids))
+	for i, id := range ids {
+		all[i].ID = id
+		all[i].Disposition, after[i], others[i] = w.disposition()
+	}
+	for range pick(w.T, "times", 1, 2) {
+		results, err := w.e.DisposeMany(w.Context(), all, by, asManager)
+		w.must(err)
+		var freed []*modelTask
+		for i, p := range parts {
+			if p.task == nil || !asManager && p.holder != by {
+				w.wantResult(results[i], ids[i], assign.NotFound)
+				continue
+			}
+			held := p.state == "held"
+			w.wantResult(results[i], ids[i], w.dispose(p.task, p.modelWork, all[i].Outcome, after[i], others[i]))
+			if held {
+				w.backOff(p.task, p.modelWork, *results[i].Work)
+				freed = append(freed, p.task)
+			}
+		}
+		for _, t := range w.tasks {
+			if slices.Contains(freed, t) {
+				w.freed(t)
+			}
+		}
+	}
+}
+
+func (w *modelWorld) doExtendMany() {
+	parts, ids, by := w.several()
+	results, err := w.e.ExtendMany(w.Context(), ids, by)
+	w.must(err)
+	for i, p := range parts {
+		switch {
+		case p.task == nil || p.holder != by:
+			w.wantResult(results[i], ids[i], assign.NotFound)
+		case p.state != "held":
+			w.wantResult(results[i], ids[i], assign.LeaseLost)
+		default:
+			w.wantResult(results[i], ids[i])
+			p.until = p.task.now + p.lease
+		}
+	}
 }
 
 func (w *modelWorld) doExtend() {
@@ -212,7 +313,14 @@ func (w *modelWorld) doExpire() {
 	}
 	_, err = w.e.Extend(w.Context(), x.id, x.holder)
 	w.wantRefusal(err, assign.LeaseLost)
-	_, err = (sweeper{w.e}).sweep(w.Context())
+	results, err := w.e.DisposeMany(w.Context(), []assign.Disposal{{ID: -1, Disposition: assign.Disposition{Outcome: "never"}},
+		{ID: x.id, Disposition: assign.Disposition{Outcome: "complete"}}}, x.holder, false)
+	w.must(err)
+	w.wantResult(results[1], x.id, assign.LeaseLost)
+	results, err = w.e.ExtendMany(w.Context(), []int64{-1, x.id}, x.holder)
+	w.must(err)
+	w.wantResult(results[1], x.id, assign.LeaseLost)
+	_, err = w.e.sweep(w.Context())
 	w.must(err)
 	w.expire(t, x)
 	w.freed(t)
@@ -231,9 +339,9 @@ func (w *modelWorld) doClaim() {
 
 func (w *modelWorld) doReassign() {
 	t, x := w.work()
-	to := pick(w.T, "to", "ann", "bob", "cleo", "bot")
-	got, err := w.e.Reassign(w.Context(), x.id, to, "boss")
-	w.wantRefusal(err, w.reassign(t, x, to))
+	to, force := pick(w.T, "to", "ann", "bob", "cleo", "bot", "newcomer"), pick(w.T, "force", false, true)
+	got, err := w.e.Reassign(w.Context(), x.id, assign.Reassignment{User: to, Force: force}, "boss")
+	w.wantRefusal(err, w.reassign(t, x, to, w.known[to], force))
 	if err == nil && (got.Item != x.item || got.Slot != x.slot || got.Holder() != assign.Holder{User: to} || got.State != "held") {
 		w.differ("the answer differs", "reassign answered %+v", got)
 	}
@@ -248,8 +356,8 @@ func (w *modelWorld) doDryRun() {
 	set := w.heldBy(what)
 	got, err := w.e.Release(w.Context(), what, "boss")
 	w.must(err)
-	if got.Count != len(set) {
-		w.differ("the answer differs", "dry run counts %d, the model %d", got.Count, len(set))
+	if waiting := len(w.waitingOf(what)); got.Count != len(set) || got.Requests != waiting {
+		w.differ("the answer differs", "dry run counts %d and %d, the model %d and %d", got.Count, got.Requests, len(set), waiting)
 	}
 	what.DryRun, what.Token = false, got.Token
 	w.released, w.set = what, set
@@ -265,6 +373,18 @@ func (w *modelWorld) heldBy(what assign.Release) (ids []int64) {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// waitingOf returns what a release cancels.
+func (w *modelWorld) waitingOf(what assign.Release) (requests []*modelRequest) {
+	for _, t := range w.tasks {
+		for _, r := range t.requests {
+			if r.state == assign.Pending && r.holder.User == what.User && (what.Task == "" || what.Task == t.name) {
+				requests = append(requests, r)
+			}
+		}
+	}
+	return requests
 }
 
 // doRelease names the token of the last dry run, whatever has changed since.
@@ -285,8 +405,12 @@ func (w *modelWorld) doRelease() {
 		return
 	}
 	w.must(err)
-	if got.Count != len(ids) {
-		w.differ("the answer differs", "released %d, the model %d", got.Count, len(ids))
+	waiting := w.waitingOf(w.released)
+	if got.Count != len(ids) || got.Requests != len(waiting) {
+		w.differ("the answer differs", "released %d and %d, the model %d and %d", got.Count, got.Requests, len(ids), len(waiting))
+	}
+	for _, r := range waiting {
+		r.end(assign.Cancelled, 0, "")
 	}
 	for _, t := range stirred {
 		for _, x := range t.works {
@@ -354,11 +478,19 @@ insert into getwork.session (id, public_id, principal, role, groups, ends_at)
 select sha256(convert_to(n.name, 'UTF8')), n.name, p.id, $2, coalesce($3::text[], '{}'), clock_timestamp() + interval '10 hours'
 from new n, getwork.principal p where p.name = $1
 returning 's:' || public_id`, who.Holder.User, role, who.Groups).Scan(&who.Credential))
+	w.know(who)
 	w.people[name] = who
 }
 
+// know writes to a user's principal what their log-in or refresh said, as package rights does.
+func (w *modelWorld) know(who assign.Who) {
+	_, err := w.db.Exec(w.Context(), `update getwork.principal set seen_at = clock_timestamp(), groups = coalesce($2::text[], '{}') where name = $1`, who.Holder.User, who.Groups)
+	w.must(err)
+	w.known[who.Holder.User] = who.Groups
+}
+
 // doEnd ends a session, whose user then logs in again. If the end does not see the requests, as if they committed beside it,
-// the next look cancels them.
+// the next check cancels them.
 func (w *modelWorld) doEnd() {
 	name := pick(w.T, "who", "ann", "bob", "bot1", "cleo", "boss")
 	who := w.people[name]
@@ -403,7 +535,7 @@ func (w *modelWorld) doLogIn() {
 }
 
 // doRegroup gives a session other groups. If the change does not see the requests, as if they committed beside it, the next
-// look changes theirs.
+// check changes theirs.
 func (w *modelWorld) doRegroup() {
 	name := pick(w.T, "who", "ann", "bob", "bot1", "bot2", "cleo")
 	who := w.people[name]
@@ -425,6 +557,7 @@ func (w *modelWorld) doRegroup() {
 	if n := w.regroup(who.Credential, who.Groups); seen && n != changes {
 		w.differ("the answer differs", "the groups of %d requests changed, of %d in the model", changes, n)
 	}
+	w.know(who)
 	w.people[name] = who
 }
 
@@ -465,6 +598,10 @@ func (w *modelWorld) doChange() {
 		w.wantRefusal(err, assign.StaleVersion)
 		return
 	}
+	if t.inbox && (changed.slots > 1) != (t.slots > 1) && slices.ContainsFunc(t.works, func(o *modelWork) bool { return o.state == "held" }) {
+		w.wantRefusal(err, assign.InUse)
+		return
+	}
 	w.must(err)
 	if changed.slots != t.slots {
 		changed.shelf = nil
@@ -498,7 +635,7 @@ func (w *modelWorld) doHour() {
 	for _, t := range w.tasks {
 		_, err := w.db.Exec(w.Context(), modelHour, t.id)
 		w.must(err)
-		_, err = (sweeper{w.e}).sweep(w.Context())
+		_, err = w.e.sweep(w.Context())
 		w.must(err)
 		w.e.Wait(w.Context())
 		w.e.Wake(t.id)
@@ -508,6 +645,6 @@ func (w *modelWorld) doHour() {
 }
 
 func (w *modelWorld) doRetain() {
-	w.must(w.e.Retain(w.Context()))
+	w.must(w.e.Retain(w.Context(), time.Microsecond))
 	w.retain()
 }

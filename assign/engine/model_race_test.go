@@ -31,7 +31,7 @@ func TestModelOnThreeNodes(t *testing.T) {
 	execute(t, db, `insert into model_places values ('1', 1, null), ('2', 1, null), ('3', 2, null), ('4', 3, null), ('5', 1, 'g'), ('6', 1, 'g')`)
 	nodes := []*node{}
 	for range 3 {
-		nodes = append(nodes, startNode(t, url, nodeOptions{look: 300 * time.Millisecond, log: io.Discard}))
+		nodes = append(nodes, startNode(t, url, nodeOptions{Look: 300 * time.Millisecond, Log: io.Discard}))
 	}
 	cases := 0
 	checkCases(t, 8, func(r *rapid.T) {
@@ -61,7 +61,7 @@ type modelRace struct {
 
 	mu    sync.Mutex
 	wrong []string
-	stays []int64 // work that blocks its item for good
+	stays []int64 // work that blocks its item for good, and that nobody redrives
 }
 
 func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace {
@@ -91,7 +91,7 @@ func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace
 	call := rapid.Custom(func(r *rapid.T) modelCall {
 		number := rapid.IntRange(0, 11)
 		return modelCall{
-			what: pick(r, "what", "push", "push", "click", "click", "click", "linger", "dispose", "dispose", "dispose", "claim", "claim",
+			what: pick(r, "what", "push", "push", "click", "click", "click", "linger", "dispose", "dispose", "dispose", "dispose all", "extend all", "claim", "claim",
 				"reassign", "release", "redrive", "cancel", "pause", "resume", "resume", "expire", "extend", "retain"),
 			task: rapid.IntRange(0, 2).Draw(r, "task"), who: pick(r, "who", "ann", "bob", "bot1", "bot2"),
 			a: number.Draw(r, "a"), b: number.Draw(r, "b"), c: number.Draw(r, "c"),
@@ -132,6 +132,9 @@ func (c *modelRace) none(what string, wrong []string) {
 	}
 }
 
+// redriven are the items that callers redrive: work that was closed as never blocks them until then.
+var redriven = []string{"5", "6"}
+
 func (c *modelRace) do(n *node, call modelCall) error {
 	ctx, task, who := c.Context(), c.tasks[call.task], modelPeople[call.who]
 	item := fmt.Sprint(1 + call.a%6)
@@ -155,11 +158,11 @@ func (c *modelRace) do(n *node, call modelCall) error {
 		what.DryRun = false
 		_, err = n.Release(ctx, what, "boss")
 	case "redrive":
-		_, err = n.Redrive(ctx, task, []string{"5", "6"}, "boss")
+		_, err = n.Redrive(ctx, task, redriven, "boss")
 	case "pause", "resume":
 		err = c.pause(ctx, n, task, call.what == "pause")
 	case "retain":
-		err = (&workWalk{}).goOn(ctx, n.Engine, 0)
+		err = Above.RetainWork(ctx, n.Engine, 0)
 	default:
 		err = c.doMine(ctx, n, call, who.Holder)
 	}
@@ -183,23 +186,44 @@ func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assi
 	}
 	w := p.Work[call.a%len(p.Work)]
 	switch call.what {
-	case "dispose":
+	case "dispose", "dispose all":
 		var zero, hour assign.Duration = 0, assign.Duration(time.Hour)
 		others := "others"
-		d := []assign.Disposition{{Outcome: "complete"}, {Outcome: "return", After: &zero}, {Outcome: "return", After: &hour},
-			{Outcome: "return", After: &zero, To: &others}, {Outcome: "never"}, {Outcome: "fail"}}[call.b%6]
-		if _, err = n.Dispose(ctx, w.ID, d, me, false); err == nil && (d.Outcome == "never" || d.After != nil && *d.After > 0) {
-			c.mu.Lock()
-			c.stays = append(c.stays, w.ID)
-			c.mu.Unlock()
+		dispositions := []assign.Disposition{{Outcome: "complete"}, {Outcome: "return", After: &zero}, {Outcome: "return", After: &hour},
+			{Outcome: "return", After: &zero, To: &others}, {Outcome: "never"}, {Outcome: "fail"}}
+		var all []assign.Disposal
+		for i, w := range p.Work {
+			all = append(all, assign.Disposal{ID: w.ID, Disposition: dispositions[(call.b+i)%6]})
 		}
+		results := make([]assign.Result, 1)
+		if call.what == "dispose" {
+			all = all[call.a%len(all):][:1]
+			if w, err = n.Dispose(ctx, w.ID, all[0].Disposition, me, false); err == nil {
+				results[0].Work = &w
+			}
+		} else {
+			results, err = n.DisposeMany(ctx, all, me, false)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i, r := range results {
+			if d := all[i]; r.Work != nil && (d.Outcome == "never" && !slices.Contains(redriven, r.Work.Item) || d.After != nil && *d.After > 0) {
+				c.stays = append(c.stays, d.ID)
+			}
+		}
+	case "extend all":
+		var ids []int64
+		for _, w := range p.Work {
+			ids = append(ids, w.ID)
+		}
+		_, err = n.ExtendMany(ctx, ids, me)
 	case "reassign":
-		_, err = n.Reassign(ctx, w.ID, []string{"ann", "bob", "cleo"}[call.b%3], "boss")
+		_, err = n.Reassign(ctx, w.ID, assign.Reassignment{User: []string{"ann", "bob", "cleo"}[call.b%3], Force: true}, "boss")
 	case "extend":
 		_, err = n.Extend(ctx, w.ID, me)
 	case "expire":
 		if _, err = c.db.Exec(ctx, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1 and state = 'held'`, w.ID); err == nil {
-			_, err = (sweeper{n.Engine}).sweep(ctx)
+			_, err = n.sweep(ctx)
 		}
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"getwork/assign"
 	"getwork/schema/schematest"
@@ -105,67 +104,6 @@ func TestMorePlacesForWhatOneHasPutOff(t *testing.T) {
 	}
 }
 
-// With fewer places nothing is handed out until fewer are held, and then it is. An item that several have let go of at its only place is
-// due when the last of them says, and free if it gets more places.
-func TestFewerPlacesThanHolders(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	e := regress(t, "", func(s *assign.Settings) { s.Slots = 2 })
-	regressPush(t, e, 1, assign.NewItem{Item: "a"})
-	ann, bob := regressClick(t, e, "ann", 1, 0), regressClick(t, e, "bob", 1, 0)
-	regressChange(t, e, func(s *assign.Settings) { s.Slots = 1 })
-	cleo := regressClick(t, e, "cleo", 1, assign.MaxLinger)
-	zero := assign.Duration(0)
-	for i, r := range []assign.Request{ann, bob} {
-		if got := regressNow(t, e, cleo); got.State != assign.Pending {
-			t.Fatalf("after %d of 2 let go of it cleo's request is %s", i, got.State)
-		}
-		regressDispose(t, e, r.Work[0], assign.Disposition{Outcome: "return", After: &zero})
-	}
-	if got := regressNow(t, e, cleo); !slices.Equal(items(got), []string{"a"}) {
-		t.Errorf("cleo got %v, %s", items(got), got.State)
-	}
-	for name, c := range map[string]struct {
-		ann, bob time.Duration
-		want     string // when it is due
-	}{
-		"the last puts it off longest":  {0, time.Second, "of bob"},
-		"the first puts it off longest": {time.Hour, 0, "of ann"},
-		"both put it off":               {time.Hour, time.Minute, "of ann"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := regress(t, "", func(s *assign.Settings) { s.Slots = 2; s.RerunAfter = assign.MaxLinger })
-			regressPush(t, e, 1, assign.NewItem{Item: "a"})
-			ann, bob := regressClick(t, e, "ann", 1, 0), regressClick(t, e, "bob", 1, 0)
-			regressChange(t, e, func(s *assign.Settings) { s.Slots = 1 })
-			regressDispose(t, e, ann.Work[0], giveBack(c.ann))
-			if due := query[string](t, e.API, `select due_at::text from getwork.item`); due != "infinity" {
-				t.Errorf("while bob holds it, it is due at %s", due)
-			}
-			cleo := regressClick(t, e, "cleo", 1, assign.MaxLinger)
-			regressDispose(t, e, bob.Work[0], giveBack(c.bob))
-			if due := query[string](t, e.API, `select 'of ' || coalesce((select w.user_name from getwork.work w where w.available_at = i.due_at), i.due_at::text, 'nobody') from getwork.item i`); due != c.want {
-				t.Errorf("it is due at the time %s, want %s", due, c.want)
-			}
-			if c.want == "of bob" {
-				await(t, "cleo gets it after a second", func() bool { return regressNow(t, e, cleo).State == assign.Assigned })
-			}
-		})
-	}
-	t.Run("more places again", func(t *testing.T) {
-		e := regress(t, "", func(s *assign.Settings) { s.Slots = 2 })
-		regressPush(t, e, 1, assign.NewItem{Item: "a"})
-		ann := regressClick(t, e, "ann", 1, 0)
-		regressClick(t, e, "bob", 1, 0)
-		regressChange(t, e, func(s *assign.Settings) { s.Slots = 1 })
-		regressDispose(t, e, ann.Work[0], giveBack(time.Hour))
-		regressChange(t, e, func(s *assign.Settings) { s.Slots = 2 })
-		if r := regressClick(t, e, "cleo", 1, 0); !slices.Equal(items(r), []string{"a"}) {
-			t.Errorf("cleo got %v, %s, of the place that ann has put off for herself alone", items(r), r.State)
-		}
-	})
-}
-
 // An item of several places that one holder had completed while another held it could be pushed again. The other's completion
 // of the old item then removed the new one, which nobody had worked on.
 func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
@@ -182,7 +120,7 @@ func TestAKeyIsADuplicateWhileSomebodyHoldsIt(t *testing.T) {
 	}
 }
 
-// Two requests linger, and were told that there is nothing. The first one's look_after comes; the run's result is cut, and
+// Two requests linger, and have heard that there is nothing. The first one's look_after comes; the run's result is cut, and
 // the first request takes all of it. The second does not wait for its own look_after: the next run is for it.
 func TestWhoLingersWaitsForTheNextRunOfACutResult(t *testing.T) {
 	t.Parallel()

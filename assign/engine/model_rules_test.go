@@ -284,11 +284,26 @@ func (t *modelTask) pending() (waiting []*modelRequest) {
 	return waiting
 }
 
-// round serves all waiting requests, first come first served, each with the best items that it may have.
+// left: a round has left the request lingering, and its look_after has not come.
+func (r *modelRequest) left(now float64) bool {
+	return r.lingerUntil > 0 && r.lookAfter != nil && *r.lookAfter > now
+}
+
+// round serves all waiting requests, first come first served, each with the best items that it may have. If nothing is left for the
+// first of those that were left lingering, it reads none of them: their chunks are longer than a line here.
 func (m *model) round(t *modelTask, s *modelSupply) {
 	before := len(t.works)
-	spent := false
+	spent, came, due := false, false, false
+	var unread []*modelRequest
 	for _, r := range t.pending() {
+		if r.left(t.now) {
+			if !came && (spent || m.could(t, s, assign.Holder{User: "a stranger"}, 1) == 0) && (s.kind != "run" || !s.cut) {
+				unread = append(unread, r)
+				continue
+			}
+			came = true // and so will the others
+		}
+		due = due || r.lookAfter != nil && *r.lookAfter <= t.now
 		room := r.wanted
 		if t.maxOpen > 0 {
 			room = min(room, t.maxOpen-t.open(r.holder.User))
@@ -306,6 +321,13 @@ func (m *model) round(t *modelTask, s *modelSupply) {
 	}
 	if spent {
 		s.freshUntil = t.now
+		return
+	}
+	again := t.again(s)
+	for _, r := range unread {
+		if (s.kind == "run" || due || !math.IsInf(again, 1)) && (*r.lookAfter < min(t.now+modelRerun/2, r.lingerUntil) || *r.lookAfter > again) {
+			r.lookAt(min(t.now+modelRerun, r.lingerUntil, again))
+		}
 	}
 }
 
@@ -325,7 +347,7 @@ func (t *modelTask) again(s *modelSupply) float64 {
 
 func (r *modelRequest) lookAt(time float64) { r.lookAfter = &time }
 
-// waitForRun makes a request a reason to run now. Lingering requests that were told that there is nothing start a run alone
+// waitForRun makes a request a reason to run now. Lingering requests that have heard that there is nothing start a run alone
 // only at their look_after.
 func (r *modelRequest) waitForRun(now float64) {
 	if r.lookAfter == nil {
@@ -680,14 +702,21 @@ func (m *model) dispose(t *modelTask, w *modelWork, outcome string, after float6
 	return ""
 }
 
-// reassign gives held work to another user; against: why not. If that user has it already, nothing happens.
-func (m *model) reassign(t *modelTask, w *modelWork, to string) (against assign.Kind) {
+// reassign gives held work to another user of these groups; against: why not. If that user has it already, nothing happens. Strangers
+// have no groups, and must have held something, or be forced.
+func (m *model) reassign(t *modelTask, w *modelWork, to string, groups []string, force bool) (against assign.Kind) {
 	h := assign.Holder{User: to}
+	stranger := to == "newcomer"
+	for _, o := range m.tasks {
+		stranger = stranger && !slices.ContainsFunc(o.works, func(x *modelWork) bool { return x.holder.User == to })
+	}
 	switch {
 	case w.state != "held":
 		return assign.AlreadyClosed
 	case w.holder == h:
 		return ""
+	case stranger && !force, !modelMember(t, groups, false):
+		return assign.NotAvailable
 	}
 	w.state = "reassigned"
 	limit := t.maxOpen > 0 && t.open(to) >= t.maxOpen

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,7 +35,7 @@ func TestModel(t *testing.T) {
 	cases := 0
 	checkCases(t, 120, func(r *rapid.T) {
 		cases++
-		w := &modelWorld{T: r, model: &model{}, e: e, db: db, people: maps.Clone(modelPeople)}
+		w := &modelWorld{T: r, model: &model{}, e: e, db: db, people: maps.Clone(modelPeople), known: map[string][]string{}}
 		defer w.clear()
 		w.begin(cases)
 		r.Repeat(w.operations())
@@ -80,7 +79,7 @@ func stillEngine(t testing.TB, url string) *Engine {
 	send := func(context.Context, string, string) error { return nil }
 	ctx, cancel := context.WithCancel(context.Background())
 	e := New(Config{Node: "still", API: pools.API, Runs: pools.Runs, MaxRuns: 1, Channel: "getwork",
-		Announce: notify.NewAnnouncer(send, "getwork", "still", log), Log: log, Retention: time.Microsecond})
+		Announce: notify.NewAnnouncer(send, "getwork", "still", log), Log: log})
 	e.mu.Lock()
 	e.base = ctx
 	e.mu.Unlock()
@@ -97,7 +96,7 @@ func stillEngine(t testing.TB, url string) *Engine {
 	return e
 }
 
-// modelWorld is the engine, the model, and what both were told.
+// modelWorld is the engine, the model, and what both heard.
 type modelWorld struct {
 	*rapid.T
 	*model
@@ -106,6 +105,7 @@ type modelWorld struct {
 
 	focus    int                   // the task that most of the case is about
 	people   map[string]assign.Who // modelPeople, each with the credential and groups of their newest session
+	known    map[string][]string   // the groups of each user's last log-in or refresh; users who are not there are strangers
 	released assign.Release        // the last dry run, and what it was about
 	set      []int64
 }
@@ -243,8 +243,8 @@ func (w *modelWorld) operations() map[string]func(*rapid.T) {
 		weight int
 		do     func()
 	}{
-		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"dispose", 8, w.doDispose}, {"claim", 3, w.doClaim},
-		{"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
+		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"dispose", 6, w.doDispose}, {"claim", 3, w.doClaim},
+		{"dispose of many", 3, w.doDisposeMany}, {"extend many", 1, w.doExtendMany}, {"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
 		{"redrive", 2, w.doRedrive}, {"cancel", 1, w.doCancel}, {"change", 3, w.doChange}, {"hour", 3, w.doHour}, {"retain", 1, w.doRetain},
 		{"end", 2, w.doEnd}, {"log in", 1, w.doLogIn}, {"regroup", 2, w.doRegroup},
 	} {

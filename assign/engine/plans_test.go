@@ -2,10 +2,15 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/assign"
+	"getwork/assign/pg"
+	"getwork/assign/records"
 	"getwork/schema/schematest"
 )
 
@@ -59,5 +64,88 @@ func TestAtMost(t *testing.T) {
 	}
 	if limit, _ := atMost(9); limit != "\nlimit 10" || len(few) > 4*16 {
 		t.Errorf("%q, and %d limits", limit, len(few))
+	}
+}
+
+// A click reads no more of the shelf than it asks for, by one of few statements, and by a plan that is kept.
+func TestBestOfTheShelf(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", `select i as item from generate_series(1, 5000) i order by i`, func(s *assign.Settings) {
+		s.MaxCandidates, s.FreshFor = 5000, assign.Duration(time.Hour)
+	}).ID
+	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
+	execute(t, db, `analyze`)
+	few := map[string]bool{}
+	for k := 1; k < 1<<16; k++ {
+		few[best(selectShelfPrefetch, k)] = true
+	}
+	if len(few) > 6 {
+		t.Errorf("%d statements", len(few))
+	}
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), strings.ReplaceAll(pg.OwnPlans, "set local", "set")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		for _, k := range []int{1 + i, 100 + 10*i, 600 + 40*i} {
+			rows, err := conn.Query(t.Context(), best(selectShelfPrefetch, k), task, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ranks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (int64, error) {
+				o, err := scanOffer(row)
+				return o.cand.Rank, err
+			})
+			if err != nil || len(ranks) != k || ranks[0] != 2 || ranks[k-1] != int64(k)+1 {
+				t.Fatalf("%d offers, from rank %d to %d (%v), want %d from 2 on", len(ranks), ranks[0], ranks[len(ranks)-1], err, k)
+			}
+		}
+	}
+	var often int
+	if err := conn.QueryRow(t.Context(), `select coalesce(max(custom_plans), 0) from pg_prepared_statements where statement like '%getwork.candidate%'`).Scan(&often); err != nil || often > 5 {
+		t.Errorf("a statement is planned %d times (%v)", often, err)
+	}
+}
+
+// What is held is looked up by item also by a plan that was made while the table was nearly empty. Until the table's first analyze
+// such a plan serves everybody, and by the index of holders each search would read all that is held.
+func TestHeldByItemWithoutStatistics(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newTask(t, n, "task", numbers, nil).ID
+	for _, held := range []int{0, 1, 60} {
+		execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, 'held ' || $2::integer || '-' || i, 'ann' from generate_series(1, $2) i`, task, held)
+		for _, c := range []struct {
+			sql  string
+			args []any
+		}{
+			{`select w.id from unnest($2::text[]) c (item) cross join lateral (select w.id from ` + records.Binding + ` w where w.task_id = $1 and w.item = c.item) w`, []any{task, []string{"a", "b"}}},
+			{selectNamed, []any{task, []int64{task + 1}, "a", 1, nil, nil, nil, false}}, // as does a conflict with another task
+		} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				var plan string
+				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(t.Context(), pg.OwnPlans+`; set local plan_cache_mode = `+mode); err != nil {
+						return err
+					}
+					return tx.QueryRow(t.Context(), `explain (format json) `+n.SQL(c.sql), c.args...).Scan(&plan)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(plan, `"work_held_slot"`) || strings.Contains(plan, `"work_holder"`) {
+					t.Errorf("%d held, %s:\n%s", held, mode, plan)
+				}
+			}
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
-	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
@@ -75,11 +74,11 @@ const leftBehind = `
 	select format('%s runs, %s candidates, %s versions', (select count(*) from getwork.run), (select count(*) from getwork.candidate),
 	  (select count(*) from getwork.task_version))`
 
-// A query that no task has yet is previewed like a task's, and takes a run slot; nobody's work counts.
+// A query that no task has yet is previewed like a task's, and takes the slot for it; nobody's work counts.
 func TestPreviewNew(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	db := pool(t, url)
 	const ranked = `select i as item, nullif(i, 2) as slots, i * 10 as amount from generate_series(1, 8) i order by i desc`
 	task := newTask(t, n, "new", ranked, func(s *assign.Settings) { s.Slots = 3 })
@@ -120,8 +119,8 @@ func TestPreviewNew(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
-	if err := n.slots.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error {
-		soon, cancel := context.WithTimeout(t.Context(), timeout.Scale(time.Second)) // a preview tries the query before it waits for a slot
+	if err := n.withAskSlot(t.Context(), func(context.Context) error {
+		soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err := n.Ranker.PreviewNew(soon, s, 1)
 		wantKind(t, err, assign.Busy)
@@ -175,9 +174,6 @@ func TestPreviewIsRefused(t *testing.T) {
 	if rows := query[int](t, db, `select count(*) from victim`); rows != 0 {
 		t.Errorf("%d rows written by a preview", rows)
 	}
-	if n.slots.freeSlots() != n.MaxRuns {
-		t.Errorf("%d slots left of %d", n.slots.freeSlots(), n.MaxRuns)
-	}
 	if got := query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid() and application_name like 'getwork%'`); got != 0 {
 		t.Errorf("%d connections are left in a transaction", got)
 	}
@@ -194,8 +190,8 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 	role := "previewer_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
 	execute(t, db, `create role `+role+`; grant usage on schema getwork to `+role+`; grant select on getwork.blocked, loan to `+role)
 	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
-	here := startNode(t, url, nodeOptions{role: role})
-	there := startNode(t, url, nodeOptions{role: role, queries: reader(t, url, "loan")})
+	here := startNode(t, url, nodeOptions{Role: role})
+	there := startNode(t, url, nodeOptions{Role: role, Queries: reader(t, url, "loan")})
 	task := newTask(t, here, "task", `select id as item from loan order by id`, nil)
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 1500) i`, task.ID)
 	for name, n := range map[string]*node{"here": here, "there": there} {
@@ -225,17 +221,17 @@ func TestPreviewHasTheQuerysRights(t *testing.T) {
 	wantKind(t, err, assign.QueryRefused)
 }
 
-// Previews, explanations and claims take a run slot. A caller that finds none is told so, a slot that was given back is used,
-// and a draining node cancels the queries under way and refuses the rest.
+// A caller that finds no slot is refused, a slot that was given back is used, and a draining node cancels the queries under way and
+// refuses the rest.
 func TestPlacesAreLent(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	db := pool(t, url)
 	newTask(t, n, "task", `select 1 as item`, nil)
 	has, giveBack, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- n.slots.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error {
+		ended <- n.withAskSlot(context.Background(), func(context.Context) error {
 			close(has)
 			<-giveBack
 			return nil
@@ -244,24 +240,20 @@ func TestPlacesAreLent(t *testing.T) {
 	<-has
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantKind(t, n.slots.withRunSlot(soon, ranking.SlotWait, func(context.Context) error { return nil }), assign.Busy)
+	wantKind(t, n.withAskSlot(soon, func(context.Context) error { return nil }), assign.Busy)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := n.slots.withRunSlot(gone, ranking.SlotWait, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := n.withAskSlot(gone, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that went away got %v", err)
 	}
-	r := n.click(t, "task", "ann", 1) // parked: there is no slot for a run
 	go func() {
-		ended <- n.slots.withRunSlot(context.Background(), ranking.SlotWait, func(context.Context) error { return nil })
+		ended <- n.withAskSlot(context.Background(), func(context.Context) error { return nil })
 	}()
 	close(giveBack)
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}
-	if r := n.endedRequest(t, r.ID); r.State != assign.Assigned {
-		t.Errorf("the click that waited for a slot is %s", r.State)
 	}
 
 	go func() {
@@ -273,7 +265,7 @@ func TestPlacesAreLent(t *testing.T) {
 	})
 	n.stop()
 	wantKind(t, <-ended, assign.Unavailable)
-	wantKind(t, n.slots.withRunSlot(t.Context(), ranking.SlotWait, func(context.Context) error { return nil }), assign.Unavailable)
+	wantKind(t, n.withAskSlot(t.Context(), func(context.Context) error { return nil }), assign.Unavailable)
 	await(t, "its query has ended", func() bool {
 		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(60)%' and pid <> pg_backend_pid()`) == 0
 	})
@@ -289,9 +281,9 @@ func TestPreviewThatCannotBePlanned(t *testing.T) {
 			db := pool(t, url)
 			execute(t, db, `create table loan (id int); create table other as select 1 as id;
 				create function slow(float) returns int language plpgsql immutable as $$ begin perform pg_sleep($1); return 1; end $$`)
-			o := nodeOptions{maxRuns: 1}
+			o := nodeOptions{MaxRuns: 1}
 			if where == "elsewhere" {
-				o.queries = reader(t, url, "loan, other")
+				o.Queries = reader(t, url, "loan, other")
 			}
 			n := startNode(t, url, o)
 			n.Ranker.PlanWithin = timeout.Scale(time.Second)

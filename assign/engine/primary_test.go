@@ -40,7 +40,7 @@ func standbyAndPrimary(t *testing.T) (standby, primary string) {
 	return s.String(), primary
 }
 
-// A connection that leads to a standby, because a proxy or a name still does, is not kept, and callers are told to try again.
+// A connection that leads to a standby, because a proxy or a name still does, is not kept, and callers are asked to try again.
 // Of several hosts the one that is not a standby is taken. Ranking queries may run on a standby all the same.
 func TestStandbyIsPassedOver(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"getwork/assign/plan"
 	"getwork/assign/ranking"
 	"getwork/schema/schematest"
-	"getwork/schema/schematest/timeout"
 )
 
 // The lost wake-up, held in step: a click is recorded after the round has read the waiting requests and before its lock is
@@ -26,12 +25,12 @@ func TestLooksAgainAfterTheLock(t *testing.T) {
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
-	a := startNode(t, url, nodeOptions{steps: read.hold})
+	a := startNode(t, url, nodeOptions{Steps: read.hold})
 	newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	oliver := a.click(t, "task", "oliver", 1)
 	<-read.reached
 
-	b := startNode(t, url, nodeOptions{steps: busy.hold, deaf: true})
+	b := startNode(t, url, nodeOptions{Steps: busy.hold, Deaf: true})
 	tracy := b.click(t, "task", "tracy", 1)
 	<-busy.reached // her node has found the lock taken, and will not look again
 	close(read.open)
@@ -51,12 +50,12 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	url := schematest.URL(t)
 	read, busy := newGate(StepRead), newGate(StepBusy)
 	close(busy.open)
-	a := startNode(t, url, nodeOptions{steps: read.hold, deaf: true})
+	a := startNode(t, url, nodeOptions{Steps: read.hold, Deaf: true})
 	task := newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	a.idle(t) // the new task has woken it; it would serve Oliver itself, and look again
 	oliver := &click{Click: assign.Click{Holder: assign.Holder{User: "oliver"}, Count: 1}, holder: assign.Holder{User: "oliver"}}
 	err := pgx.BeginTxFunc(t.Context(), a.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-		_, err := (recorder{a.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, []*click{oliver}, ranking.Matching{})
+		_, err := a.recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, []*click{oliver}, ranking.Matching{})
 		return err
 	})
 	if err != nil {
@@ -64,11 +63,11 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	}
 	attempted := make(chan error, 1)
 	go func() {
-		_, err := (locker{a.Engine}).tryLock(t.Context(), task.ID)
+		_, err := a.tryLock(t.Context(), task.ID)
 		attempted <- err
 	}()
 	<-read.reached
-	b := startNode(t, url, nodeOptions{steps: busy.hold, deaf: true})
+	b := startNode(t, url, nodeOptions{Steps: busy.hold, Deaf: true})
 	tracy := b.click(t, "task", "tracy", 1)
 	<-busy.reached
 	b.idle(t)
@@ -88,49 +87,7 @@ func TestWithoutLookingAgainTheLastClickIsLost(t *testing.T) {
 	}
 }
 
-// The same without holding any session, many times: clicks that come while rounds end all over the cluster. The rescuer is
-// off, so each must have been served by a node that looked again after its lock.
-func TestLostWakeUpStressed(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	var nodes []*node
-	for range 3 {
-		nodes = append(nodes, startNode(t, url, nodeOptions{}))
-	}
-	newTask(t, nodes[0], "task", `select i as item from generate_series(1, 10000) i order by i`, nil)
-	const users, clicks = 12, 15
-	var all sync.WaitGroup
-	for u := range users {
-		all.Go(func() {
-			n := nodes[u%len(nodes)]
-			for range clicks {
-				r, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: fmt.Sprint("user ", u)}, Count: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(20*time.Second))
-				r, err = n.Feed.Await(ctx, r.ID, r.Holder(), false, func(r *assign.Request) bool { return r.State != assign.Pending })
-				cancel()
-				if err != nil || r.State != assign.Assigned {
-					t.Errorf("%s: request %d is %s (%v)", r.User, r.ID, r.State, err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	db := pool(t, url)
-	if n := query[int](t, db, `select count(*) from getwork.work`); n != users*clicks {
-		t.Errorf("%d items handed out, want %d", n, users*clicks)
-	}
-	if n := query[int](t, db, `select count(distinct item) from getwork.work`); n != users*clicks {
-		t.Errorf("%d different items handed out, want %d", n, users*clicks)
-	}
-}
-
-// A request that was cancelled before the round's read is not served; a later cancel waits for the round, and is told that it
+// A request that was cancelled before the round's read is not served; a later cancel waits for the round, and reads that it
 // came too late. Exactly one of the two ends the request.
 func TestCancelBesideTheRound(t *testing.T) {
 	t.Parallel()
@@ -140,7 +97,7 @@ func TestCancelBesideTheRound(t *testing.T) {
 		queried.hold(ctx, s)
 		read.hold(ctx, s)
 	}
-	n := startNode(t, url, nodeOptions{steps: steps})
+	n := startNode(t, url, nodeOptions{Steps: steps})
 	db := pool(t, url)
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	early, late, stays := n.click(t, "task", "early", 1), n.click(t, "task", "late", 1), n.click(t, "task", "stays", 1)
@@ -236,7 +193,7 @@ func TestConstraintHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	read := newGate(StepRead)
-	n := startNode(t, url, nodeOptions{steps: read.hold})
+	n := startNode(t, url, nodeOptions{Steps: read.hold})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 3) i order by i`, nil)
 	r := n.click(t, "task", "ann", 2)
@@ -275,7 +232,7 @@ func TestBatchesInOppositeOrder(t *testing.T) {
 		for _, batch := range [][]*click{up, down} {
 			both.Go(func() {
 				err := pgx.BeginTxFunc(t.Context(), n.pools.API, pg.ReadCommitted, func(tx pgx.Tx) error {
-					_, err := (recorder{n.Engine}).recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, batch, ranking.Matching{})
+					_, err := n.recordAndServe(t.Context(), tx, clicksTask{id: task.ID}, batch, ranking.Matching{})
 					return err
 				})
 				if err != nil {
@@ -300,11 +257,11 @@ func TestLooksAgainAfterAnEmptyRound(t *testing.T) {
 	url := schematest.URL(t)
 	locked, nothing, busy := newGate(StepLocked), newGate(StepNothing), newGate(StepBusy)
 	close(busy.open)
-	a := startNode(t, url, nodeOptions{deaf: true, steps: func(ctx context.Context, s Step) {
+	a := startNode(t, url, nodeOptions{Deaf: true, Steps: func(ctx context.Context, s Step) {
 		locked.hold(ctx, s)
 		nothing.hold(ctx, s)
 	}})
-	b := startNode(t, url, nodeOptions{deaf: true, steps: busy.hold})
+	b := startNode(t, url, nodeOptions{Deaf: true, Steps: busy.hold})
 	newTask(t, a, "task", numbers, nil)
 	ann := a.click(t, "task", "ann", 1)
 	<-locked.reached

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
-	"getwork/assign/ranking"
 	"getwork/schema/schematest"
 )
 
@@ -49,8 +48,8 @@ func TestRecheck(t *testing.T) {
 	execute(t, db, `create table note (key text); insert into note values ('a,b'), ('{}'), ('"'), ('\'), ('NULL'), (' '), ('é'), ('É')`)
 	for name, n := range map[string]*node{
 		"here":   startNode(t, url, nodeOptions{}),
-		"pooled": startNode(t, url, nodeOptions{pooled: true}),
-		"there":  startNode(t, url, nodeOptions{queries: reader(t, url, "loan, note")}),
+		"pooled": startNode(t, url, nodeOptions{Pooled: true}),
+		"there":  startNode(t, url, nodeOptions{Queries: reader(t, url, "loan, note")}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct{ recheck, asked, want string }{
@@ -88,8 +87,8 @@ func TestRecheckFails(t *testing.T) {
 	role := "rechecker_" + query[string](t, db, `select substr(md5(current_database()), 1, 12)`)
 	execute(t, db, `create role `+role+`; grant select on loan to `+role)
 	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
-	here := startNode(t, url, nodeOptions{role: role})
-	there := startNode(t, url, nodeOptions{queries: reader(t, url, "loan")})
+	here := startNode(t, url, nodeOptions{Role: role})
+	there := startNode(t, url, nodeOptions{Queries: reader(t, url, "loan")})
 	for name, n := range map[string]*node{"here": here, "there": there} {
 		for recheck, says := range map[string]string{
 			"select x as item from unnest($1::bigint[]) x":                                                 `invalid input syntax for type bigint: "one"`,
@@ -130,11 +129,11 @@ func TestRecheckFails(t *testing.T) {
 	}
 }
 
-// A recheck takes a run slot. A caller that can't wait for one is refused at once, and gets one that is free.
+// A round's recheck takes a run slot, and is refused at once if none is free. That of a claim or an explanation needs none.
 func TestRecheckTakesAPlace(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1})
 	s := asking("select x as item from unnest($1) x")
 	now := func() string {
 		got, err := n.Ranker.RecheckNow(t.Context(), s, []string{"1"})
@@ -147,23 +146,15 @@ func TestRecheckTakesAPlace(t *testing.T) {
 	if got := now(); got != "map[1:true]" {
 		t.Errorf("with a free slot: %s", got)
 	}
-	waited := make(chan error, 1)
-	err := n.slots.withRunSlot(t.Context(), 0, func(context.Context) error {
+	err := n.slots.withRunSlot(t.Context(), func(context.Context) error {
 		asked := time.Now()
-		if got, took := now(), time.Since(asked); got != "busy" || took > ranking.SlotWait/2 {
+		if got, took := now(), time.Since(asked); got != "busy" || took > askWait/2 {
 			t.Errorf("without a slot: %s after %s", got, took)
 		}
-		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := n.Ranker.Recheck(soon, s, []string{"1"}) // it waits as long as it may
-		wantKind(t, err, assign.Busy)
-		go func() {
-			_, err := n.Ranker.Recheck(context.Background(), s, []string{"1"})
-			waited <- err
-		}()
-		return nil
+		_, err := n.Ranker.Recheck(t.Context(), s, []string{"1"})
+		return err
 	})
-	if err := errors.Join(err, <-waited); err != nil {
+	if err != nil {
 		t.Error(err)
 	}
 	if got := now(); got != "map[1:true]" {
@@ -183,7 +174,7 @@ func TestRecheckIsRefused(t *testing.T) {
 	execute(t, db, loans)
 	execute(t, db, `create table secret (i int)`)
 	here := startNode(t, url, nodeOptions{})
-	there := startNode(t, url, nodeOptions{queries: reader(t, url, "loan")})
+	there := startNode(t, url, nodeOptions{Queries: reader(t, url, "loan")})
 	newTask(t, here, "task", `select id as item from loan`, nil)
 	newInbox(t, here, "inbox", nil)
 	for name, n := range map[string]*node{"here": here, "there": there} {
@@ -347,36 +338,7 @@ func TestRecheckSetBesideAClaim(t *testing.T) {
 	wantKind(t, <-claimed, assign.NotFound)
 }
 
-// The explanation of an item on the shelf says that the recheck does not return it, who holds it all the same, and how the
-// recheck fails.
-func TestExplainRechecks(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	db := pool(t, url)
-	n := startNode(t, url, nodeOptions{})
-	shelved(t, n, db)
-	wantTold(t, n, "task", "2", "shelf available rank 2 of 1, held [], barred []")
-	x := wantTold(t, n, "task", "3", "shelf recheck rank 3 of 1, held [], barred []")
-	if !strings.Contains(x.Text, "recheck does not return it") || x.Until != nil {
-		t.Errorf("until %v: %s", x.Until, x.Text)
-	}
-	wantTold(t, n, "task", "5", "query next_run rank 5 of 1, held [], barred []")
-	wantTold(t, n, "task", "1", "shelf held rank 1 of 1, held [ann], barred [ann holds it]")
-	execute(t, db, `update loan set ok = false`)
-	x = wantTold(t, n, "task", "1", "shelf recheck rank 1 of 1, held [ann], barred [ann holds it]")
-	if !strings.Contains(x.Text, "ann holds it.") {
-		t.Error(x.Text)
-	}
-	execute(t, db, `alter table loan drop column ok`)
-	_, err := n.Explain(t.Context(), "task", "2")
-	wantKind(t, err, assign.QueryRefused)
-	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
-	wantTold(t, n, "task", "3", "query available rank 3 of 1, held [], barred []")
-}
-
-// However much is on the shelf, a claim and an explanation find their item without reading it; and a shelf that an older node has
-// put up, which has no places, is read.
+// However much is on the shelf, a claim finds its item without reading it; and a shelf without places is read.
 func TestItemOnTheShelfIsFound(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
@@ -388,10 +350,7 @@ func TestItemOnTheShelfIsFound(t *testing.T) {
 	run := query[int64](t, db, `select shelf_run from getwork.task_state`)
 	execute(t, db, `insert into getwork.candidate (run_id, rank, item, details) select $1, i, 'x' || i, '{}' from generate_series(1000001, 1020000) i`, run)
 	execute(t, db, insertPlaces, run)
-	statements := map[string]looked{}
-	for name, statement := range map[string]string{"claim": selectOnShelf, "explain": selectPlaceOnShelf, "now": selectTaskNow} {
-		statements[name] = looked{statement, []any{task.ID, "x1010000"}}
-	}
+	statements := map[string]looked{"claim": {selectOnShelf, []any{task.ID, "x1010000"}}}
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			execute(t, db, `analyze getwork.candidate, getwork.candidate_place`)
@@ -402,13 +361,11 @@ func TestItemOnTheShelfIsFound(t *testing.T) {
 			}
 		}
 	}
-	for range 2 {
-		wantTold(t, n, "task", "x1010000", "shelf available rank 1010000 of 1, held [], barred []")
-		wantTold(t, n, "task", "x2", "query no_match rank - of 1, held [], barred []")
+	for _, item := range []string{"x1010001", "x1010000"} {
+		w, _, err := n.Claim(t.Context(), "task", item, who("bob"))
+		if err != nil || w.Item != item {
+			t.Errorf("claimed %q, %v", w.Item, err)
+		}
 		execute(t, db, `delete from getwork.candidate_place`)
-	}
-	w, _, err := n.Claim(t.Context(), "task", "x1010000", who("bob"))
-	if err != nil || w.Item != "x1010000" {
-		t.Errorf("claimed %q, %v", w.Item, err)
 	}
 }

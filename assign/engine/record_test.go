@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +30,9 @@ func TestIdempotencyKey(t *testing.T) {
 	if err != nil || again.ID != first.ID || len(again.Work) != 2 {
 		t.Errorf("repeated on another node: request %d with %d items (%v), want %d with 2", again.ID, len(again.Work), err, first.ID)
 	}
-	change(t, a, "task", 1, "mia", func(s *assign.Settings) { s.MaxRequest = 1 })
+	if _, err := a.change(t, "task", func(s *assign.Settings) { s.MaxRequest = 1 }); err != nil {
+		t.Fatal(err)
+	}
 	if again, err := b.GetWork(t.Context(), "task", ann); err != nil || again.ID != first.ID {
 		t.Errorf("repeated after max_request was lowered: request %d (%v), want %d", again.ID, err, first.ID)
 	}
@@ -36,7 +40,9 @@ func TestIdempotencyKey(t *testing.T) {
 	fresh.Key = "k2"
 	_, err = b.GetWork(t.Context(), "task", fresh)
 	wantKind(t, err, assign.Invalid)
-	change(t, a, "task", 2, "mia", func(s *assign.Settings) { s.MaxRequest = 20 })
+	if _, err := a.change(t, "task", func(s *assign.Settings) { s.MaxRequest = 20 }); err != nil {
+		t.Fatal(err)
+	}
 	other := ann
 	other.Count = 3
 	_, err = b.GetWork(t.Context(), "task", other)
@@ -47,7 +53,7 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Errorf("bob's key gave request %d (%v)", r.ID, err)
 	}
 	db := pool(t, url)
-	execute(t, db, `update getwork.idempotency_key set created_at = created_at - interval '25 hours'`)
+	execute(t, db, `update getwork.work_requested set created_at = created_at - interval '25 hours'`)
 	if r, err := a.GetWork(t.Context(), "task", other); err != nil || r.ID == first.ID || r.Wanted != 3 {
 		t.Errorf("a key of yesterday gave request %d for %d (%v), want a new one for 3", r.ID, r.Wanted, err)
 	}
@@ -90,6 +96,123 @@ func TestIdempotencyKeyRaces(t *testing.T) {
 	for _, id := range ids {
 		if id != ids[0] {
 			t.Fatalf("one key got requests %v", ids)
+		}
+	}
+}
+
+// Another node records the same key for another instance. A click waits for that, as a round and as a batch that only records: it is
+// answered with the other one's request, or recorded if the other node dies.
+func TestKeyIsBeingRecordedElsewhere(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	for _, tt := range []struct {
+		task   string
+		paused bool
+		body   string
+		end    string
+	}{
+		{"inbox", false, "count=1 linger=1h", "commit"},
+		{"inbox dies", false, "count=1 linger=1h", "rollback"},
+		{"inbox, other", false, "count=2 linger=1h", "commit"},
+		{"paused", true, "count=1 linger=1h", "commit"},
+		{"paused dies", true, "count=1 linger=1h", "rollback"},
+		{"paused, other", true, "count=2 linger=1h", "commit"},
+	} {
+		name := strings.NewReplacer(" ", "-", ",", "").Replace(tt.task)
+		task := newInbox(t, n, name, func(s *assign.Settings) { s.Paused = tt.paused })
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		var other int64
+		if err := tx.QueryRow(t.Context(), `
+insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, linger_until, key, key_scope, key_body)
+values ($1, 'ann', 'elsewhere', 1, 1, clock_timestamp() + interval '1 hour', 'k', $1, $2) returning id`, task.ID, tt.body).Scan(&other); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		var got assign.Request
+		go func() {
+			var err error
+			got, err = n.GetWork(t.Context(), name, assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Linger: assign.Duration(time.Hour), Key: "k"})
+			done <- err
+		}()
+		wantWaiting(t, db, "%insert into getwork.work_requested%")
+		end := tx.Commit
+		if tt.end == "rollback" {
+			end = tx.Rollback
+		}
+		if err := end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err = <-done
+		switch {
+		case strings.HasSuffix(tt.task, "other"):
+			wantKind(t, err, assign.KeyReused)
+		case err != nil:
+			t.Errorf("%s: %v", tt.task, err)
+		case (got.ID == other) != (tt.end == "commit"):
+			t.Errorf("%s: request %d, the other node's is %d", tt.task, got.ID, other)
+		}
+	}
+}
+
+// A key that is sent while another request waits is not kept: it is answered with that one, and after that one's end makes a request
+// of its own. In one batch the keys of a holder's further clicks are such keys; those of other instances are not.
+func TestKeyWhileAnotherRequestWaits(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	for name, paused := range map[string]bool{"inbox": false, "paused": true} {
+		newInbox(t, n, name, func(s *assign.Settings) { s.Paused = paused })
+		ask := func(instance, key string, count int) *click {
+			c := assign.Click{Holder: assign.Holder{User: "ann", Instance: instance}, Count: count, Linger: assign.Duration(time.Hour), Key: key}
+			return &click{Click: c, holder: c.Holder, done: make(chan struct{})}
+		}
+		record := func(batch ...*click) (answers string) {
+			t.Helper()
+			n.recordBatch(t.Context(), name, batch)
+			ids := map[int64]int{}
+			for _, k := range batch {
+				switch {
+				case assign.IsRefusal(k.err, assign.KeyReused):
+					answers += " reused"
+				case k.err != nil:
+					t.Fatalf("%s: %v", name, k.err)
+				default:
+					if ids[k.answer.ID] == 0 {
+						ids[k.answer.ID] = len(ids) + 1
+					}
+					answers += fmt.Sprintf(" %d:%s", ids[k.answer.ID], k.answer.Instance)
+				}
+			}
+			return answers
+		}
+		if got := record(ask("", "", 1)); got != " 1:" {
+			t.Fatalf("%s: the first: %s", name, got)
+		}
+		// b makes a request by the key, and c follows it. "" comes before them in a round, and after them otherwise.
+		want := map[string]string{"inbox": " 1: 1: 2:b 2:b 2:b reused", "paused": " 1:b reused 1:b 1:b 1:b reused"}[name]
+		if got := record(ask("", "k", 1), ask("", "k", 2), ask("b", "k", 1), ask("b", "l", 1), ask("c", "k", 1), ask("c", "k", 2)); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+		keys := func() string {
+			return query[string](t, db, `select coalesce(string_agg(instance || '=' || key, ' ' order by id), '') from getwork.work_requested r
+join getwork.task_state s using (task_id) where s.name = $1 and key is not null`, name)
+		}
+		if got := keys(); got != "b=k" {
+			t.Errorf("%s: keys %s", name, got)
+		}
+		execute(t, db, `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp() where state = 'pending'`)
+		if got := record(ask("b", "l", 1), ask("b", "k", 1), ask("", "k", 1), ask("d", "l", 1)); got != " 1:b 2:b 2:b 1:b" {
+			t.Errorf("%s, when they have ended: %s", name, got)
+		}
+		if got := keys(); got != "b=k b=l" {
+			t.Errorf("%s, when they have ended: keys %s", name, got)
 		}
 	}
 }
@@ -200,7 +323,7 @@ func TestOrphanedClickIsFound(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{look: 300 * time.Millisecond})
+	n := startNode(t, url, nodeOptions{Look: 300 * time.Millisecond})
 	db := pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
 	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
@@ -273,8 +396,8 @@ func TestNothingPrepared(t *testing.T) {
 	schematest.Thorough(t)
 	url := schematest.URL(t)
 	for name, n := range map[string]*node{
-		"here":      startNode(t, url, nodeOptions{pooled: true}),
-		"elsewhere": startNode(t, url, nodeOptions{pooled: true, queries: url}),
+		"here":      startNode(t, url, nodeOptions{Pooled: true}),
+		"elsewhere": startNode(t, url, nodeOptions{Pooled: true, Queries: url}),
 	} {
 		newTask(t, n, name, numbers, nil)
 		newTask(t, n, name+"-fresh", numbers, fresh(time.Hour))
@@ -305,5 +428,92 @@ func TestNothingPrepared(t *testing.T) {
 		if runs, err := n.Runs(t.Context(), name, 0, 10); err != nil || len(runs) == 0 {
 			t.Errorf("%d runs, %v", len(runs), err)
 		}
+	}
+}
+
+// The database goes away between the read of a request and that of its work. There must be no answer, since it would say that
+// the user holds two items, and show none.
+func TestARequestWithoutItsWorkIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newTask(t, n, "task", `select i as item from generate_series(1, 9) i`, nil)
+	id := n.endedRequest(t, n.click(t, "task", "ann", 2).ID).ID
+
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := tx.Exec(t.Context(), `lock table getwork.work in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	batch := []*click{{id: id}}
+	done := make(chan struct{})
+	go func() { n.answer(t.Context(), 0, batch); close(done) }()
+	const cut = `select count(pg_terminate_backend(pid)) > 0 from pg_locks where database = (select oid from pg_database where datname = current_database()) and relation = 'getwork.work'::regclass and not granted`
+	await(t, "the reading of its work is cut off", func() bool { return query[bool](t, db, cut) })
+	<-done
+	if k := batch[0]; k.err == nil || k.answer != nil {
+		t.Errorf("answered with %+v, %v", k.answer, k.err)
+	}
+}
+
+// A program can't have any number of requests wait under instances that it invents. Its user's other clicks are served, and so are
+// others'.
+func TestInventedInstances(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	db := pool(t, url)
+	execute(t, db, `create table loan (id int)`)
+	n := startNode(t, url, nodeOptions{})
+	tasks := map[string]assign.Task{
+		"query": newTask(t, n, "query", `select id as item from loan`, nil),
+		"inbox": newTask(t, n, "inbox", "", nil),
+	}
+	other := newTask(t, n, "other", "", nil)
+	asks := func(task, user, instance string) (assign.Request, error) {
+		return n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user, Instance: instance}, Count: 1})
+	}
+	if _, err := asks("inbox", "ann", "before"); err != nil { // the node remembers the task
+		t.Fatal(err)
+	}
+	const fill = `insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state)
+		select $1, 'ann', 'i' || i, 1, 1, 'pending' from generate_series($2::integer, $3::integer) i`
+	keyed := func(instance string) (assign.Request, error) {
+		return n.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ann", Instance: instance}, Count: 1, Key: "repeated"})
+	}
+	first, err := keyed("repeats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, `update getwork.work_requested set state = 'none', completed_at = clock_timestamp() where id = $1`, first.ID)
+	execute(t, db, fill, other.ID, 2, maxWaiting)
+	for name, task := range tasks {
+		if _, err := asks(name, "ann", "under-the-limit"); err != nil {
+			t.Errorf("%s: below the limit: %v", name, err)
+		}
+		execute(t, db, `delete from getwork.work_requested where task_id = $1 and state = 'pending'`, task.ID)
+	}
+	execute(t, db, fill, other.ID, 1, 1)
+	for name := range tasks {
+		_, err := asks(name, "ann", "invented")
+		wantKind(t, err, assign.Busy)
+		if !strings.Contains(err.Error(), "you have 5000 requests waiting; cancel some") {
+			t.Error(err)
+		}
+		if _, err := asks(name, "ann", ""); err != nil {
+			t.Errorf("%s: ann without an instance: %v", name, err)
+		}
+		if _, err := asks(name, "bob", "one"); err != nil {
+			t.Errorf("%s: bob: %v", name, err)
+		}
+	}
+	if again, err := keyed("repeats"); err != nil || again.ID != first.ID {
+		t.Errorf("a call that is repeated finds %d, %v, want %d", again.ID, err, first.ID)
+	}
+	if r, err := asks("other", "ann", "i7"); err != nil || r.ID == 0 {
+		t.Errorf("a request that waits is not found: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func TestRefreshAhead(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	begins := newGates(StepRunBegins)
-	n := startNode(t, url, nodeOptions{steps: begins.hold, look: 50 * time.Millisecond})
+	n := startNode(t, url, nodeOptions{Steps: begins.hold, Look: 50 * time.Millisecond})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	first := n.click(t, "task", "ann", 1)
@@ -71,7 +71,7 @@ func TestRefreshAhead(t *testing.T) {
 	if r := n.click(t, "task", "bob", 2); fmt.Sprint(r.State, items(r)) != "assigned[2 3]" {
 		t.Errorf("beside the run bob got %v %v, want [2 3]", r.State, items(r))
 	}
-	n.poke(task.ID) // it checks whether it is still wanted
+	n.Poke(task.ID) // it checks whether it is still wanted
 	begins.on <- struct{}{}
 	await(t, "the shelf is new", func() bool {
 		return query[bool](t, db, `select fresh_until > clock_timestamp() + interval '59 minutes' from getwork.task_state where task_id = $1`, task.ID)
@@ -87,13 +87,13 @@ func TestRefreshAhead(t *testing.T) {
 	}
 }
 
-// The first run had an idle machine, and those beside clicks take a thousand times as long. No click finds the shelf expired, as
-// long as it is fresh for four such runs.
+// A run begins when twice the longest would fit before the shelf's end, or when half of its time is over, and no click finds the shelf
+// expired.
 func TestRefreshIsInTime(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	begins := newGates(StepRunBegins)
-	n := startNode(t, url, nodeOptions{steps: begins.hold})
+	n := startNode(t, url, nodeOptions{Steps: begins.hold})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, func(s *assign.Settings) {
 		s.FreshFor, s.QueryTimeout = assign.Duration(time.Hour), assign.Duration(time.Hour)
@@ -109,7 +109,7 @@ func TestRefreshIsInTime(t *testing.T) {
 	}
 	notYet := func(when string) {
 		t.Helper()
-		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || p.view.Refresh {
+		if p, err := n.readTaskView(t.Context(), n.DB, task.ID); err != nil || p.view.Refresh {
 			t.Errorf("%s the shelf is to be renewed: %v, %v", when, p.view.Refresh, err)
 		}
 	}
@@ -130,80 +130,29 @@ func TestRefreshIsInTime(t *testing.T) {
 	begins.on <- struct{}{}
 	n.endedRequest(t, first.ID)
 	n.idle(t)
-	ageShelf(t, db, task.ID, "fresh_until", 9*time.Minute)
-	notYet("after a sixth of its time, but a minute,")
-	ageShelf(t, db, task.ID, "fresh_until", 2*time.Minute)
-	begun("after a sixth of its time")
-	lasts(14*time.Minute, "bob")
-
+	execute(t, db, `update getwork.task_state set longest = interval '14 minutes'`)
 	ageShelf(t, db, task.ID, "fresh_until", 31*time.Minute)
 	notYet("29 minutes before its end")
 	ageShelf(t, db, task.ID, "fresh_until", 90*time.Second)
 	begun("less than twice fourteen minutes before its end")
+	lasts(27*time.Minute, "bob")
+
+	ageShelf(t, db, task.ID, "fresh_until", 29*time.Minute)
+	notYet("before half of its time is over")
+	ageShelf(t, db, task.ID, "fresh_until", 90*time.Second)
+	begun("when half of its time is over")
 	lasts(27*time.Minute, "cyd")
 	if got := runs(t, db); got != 3 {
 		t.Errorf("%d runs, want 3", got)
 	}
-	if ahead := query[int](t, db, `select count(*) from getwork.run where ahead`); ahead != 2 {
-		t.Errorf("%d runs began ahead of need, want 2", ahead)
-	}
 }
 
-// What a refresh has waited for a run slot, the next ones begin earlier.
-func TestRefreshCountsTheWaitForASlot(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
-	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
-	n.idle(t)
-	execute(t, db, `update getwork.task_state set measured = true`)
-	ageShelf(t, db, task.ID, "fresh_until", 50*time.Minute)
-	due := func() bool {
-		t.Helper()
-		p, err := n.readTaskView(t.Context(), n.api, task.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.view.Refresh
-	}
-	if due() {
-		t.Error("ten minutes before its end the shelf is to be renewed")
-	}
-	free := func(slots int) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.slots.free = slots
-	}
-	free(1)
-	if (refresher{n.Engine}).mayRefresh(task.ID) {
-		t.Error("a refresh takes the last slot")
-	}
-	n.mu.Lock()
-	n.refreshes[task.ID].due = time.Now().Add(-11 * time.Minute)
-	n.mu.Unlock()
-	free(2)
-	if !(refresher{n.Engine}).mayRefresh(task.ID) {
-		t.Error("a refresh finds no slot")
-	}
-	if !due() {
-		t.Error("ten minutes before its end the shelf is not to be renewed, though a slot lets it wait for eleven")
-	}
-	for range 5 {
-		refresher{n.Engine}.mayRefresh(task.ID)
-	}
-	if due() {
-		t.Error("five refreshes have got a slot at once, and an older wait still counts")
-	}
-}
-
-// A shelf that nobody has used for its whole time is not refreshed, however often a node looks at it; and a refresh is given
+// A shelf that nobody has used for its whole time is not refreshed, however often a node reads it; and a refresh is given
 // up when that becomes the case.
 func TestNoRefreshWithoutUse(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{look: 20 * time.Millisecond})
+	n := startNode(t, url, nodeOptions{Look: 20 * time.Millisecond})
 	db := pool(t, url)
 	execute(t, db, `create table seconds as select 0 as s`)
 	task := newTask(t, n, "task", `select i as item from seconds, pg_sleep(s), generate_series(1, 9) i order by i`, fresh(time.Hour))
@@ -211,7 +160,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 	n.idle(t)
 	execute(t, db, `update seconds set s = 60`)
 	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour', fresh_until = fresh_until - interval '1 hour'`)
-	refresher{n.Engine}.refreshAll(t.Context())
+	n.refreshAll(t.Context())
 	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 1 {
@@ -220,7 +169,7 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 
 	execute(t, db, `update getwork.task_state set used_at = clock_timestamp()`)
 	await(t, "it is renewed while it is used", func() bool { return runs(t, db) == 2 })
-	n.poke(task.ID)
+	n.Poke(task.ID)
 	execute(t, db, `update getwork.task_state set used_at = used_at - interval '1 hour'`)
 	await(t, "it is given up when it is not used any more", func() bool {
 		return query[string](t, db, `select state from getwork.run order by id desc limit 1`) == "cancelled"
@@ -231,47 +180,17 @@ func TestNoRefreshWithoutUse(t *testing.T) {
 	}
 }
 
-// A cut shelf that runs low is refreshed before it is empty; a whole one holds everything there is.
-func TestRefreshOfWhatRunsLow(t *testing.T) {
-	t.Parallel()
-	schematest.Long(t)
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	newTask(t, n, "cut", `select i as item from generate_series(1, 1000) i order by i`, func(s *assign.Settings) {
-		s.FreshFor, s.MaxCandidates, s.MaxRequest = assign.Duration(time.Hour), 100, 100
-	})
-	newTask(t, n, "whole", `select i as item from generate_series(1, 100) i order by i`, func(s *assign.Settings) {
-		s.FreshFor, s.MaxRequest = assign.Duration(time.Hour), 100
-	})
-	for _, task := range []string{"cut", "whole"} {
-		n.endedRequest(t, n.click(t, task, "ann", 1).ID)
-		n.idle(t)
-		if r := n.click(t, task, "bob", 93); r.State != assign.Assigned { // six are left
-			t.Errorf("%s: bob got %s", task, r.State)
-		}
-	}
-	await(t, "the cut shelf is renewed", func() bool { return query[int](t, db, `select count(*) from getwork.run`) == 3 })
-	n.idle(t)
-	if r := n.click(t, "cut", "cyd", 90); r.State != assign.Assigned || r.Work[0].Item != "95" {
-		t.Errorf("cyd got %s %v, want 90 from 95 on", r.State, items(r))
-	}
-	if r := n.click(t, "whole", "cyd", 10); fmt.Sprint(r.State, items(r)) != "partial[95 96 97 98 99 100]" {
-		t.Errorf("whole: cyd got %s %v", r.State, items(r))
-	}
-}
-
 // A refresh leaves a slot for waiting requests; a node with one slot starts none.
 func TestRefreshLeavesAPlace(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{maxRuns: 1, look: 20 * time.Millisecond})
+	n := startNode(t, url, nodeOptions{MaxRuns: 1, Look: 20 * time.Millisecond})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
 	ageShelf(t, db, task.ID, "fresh_until", time.Hour-50*time.Millisecond)
-	if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Refresh {
+	if p, err := n.readTaskView(t.Context(), n.DB, task.ID); err != nil || !p.view.Refresh {
 		t.Fatalf("the shelf is to be renewed: %v, %v", p.view.Refresh, err)
 	}
 	n.Wake(task.ID)
@@ -312,7 +231,7 @@ func TestRefreshThatFails(t *testing.T) {
 	if !query[bool](t, db, `select failed_until is not null from getwork.task_state`) {
 		t.Fatal("there is no back-off")
 	}
-	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 hour'`) // otherwise it may be over just then
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 minute'`) // otherwise it may be over just then
 	n.Wake(task.ID)
 	n.idle(t)
 	if got := runs(t, db); got != 2 {
@@ -337,8 +256,8 @@ func TestExpiredShelfServesBesideItsRefresh(t *testing.T) {
 	schematest.Long(t)
 	url := schematest.URL(t)
 	begins := newGates(StepRunBegins)
-	n := startNode(t, url, nodeOptions{steps: begins.hold, maxRuns: 1}) // even the last slot; either node may run the query
-	other := startNode(t, url, nodeOptions{steps: begins.hold})
+	n := startNode(t, url, nodeOptions{Steps: begins.hold, MaxRuns: 1}) // even the last slot; either node may run the query
+	other := startNode(t, url, nodeOptions{Steps: begins.hold})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, stale)
 	first := n.click(t, "task", "ann", 1)
@@ -391,7 +310,7 @@ func TestExpiredShelfEnds(t *testing.T) {
 	schematest.Long(t)
 	url := schematest.URL(t)
 	var begins atomic.Pointer[gates]
-	n := startNode(t, url, nodeOptions{steps: func(ctx context.Context, step Step) { begins.Load().hold(ctx, step) }})
+	n := startNode(t, url, nodeOptions{Steps: func(ctx context.Context, step Step) { begins.Load().hold(ctx, step) }})
 	pass := func() {
 		t.Helper()
 		<-begins.Load().reached
@@ -434,7 +353,7 @@ func TestExpiredShelfEnds(t *testing.T) {
 		n.endedRequest(t, first.ID)
 		n.idle(t)
 		expire(t, db, task.ID, 65*time.Minute)
-		if p, err := n.readTaskView(t.Context(), n.api, task.ID); err != nil || !p.view.Serves || !p.view.Stale {
+		if p, err := n.readTaskView(t.Context(), n.DB, task.ID); err != nil || !p.view.Serves || !p.view.Stale {
 			t.Fatalf("%s: the expired shelf serves: %v, %v", name, p.view.Serves, err)
 		}
 		end(task)

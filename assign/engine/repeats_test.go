@@ -21,7 +21,7 @@ func TestRepeatsOfABlockedItem(t *testing.T) {
 		"never":   `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid) values ($1, 'x', 'ann', 'never', clock_timestamp(), pg_current_xact_id())`,
 		"put off": `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid, after, available_at) values ($1, 'x', 'ann', 'returned', clock_timestamp(), pg_current_xact_id(), '1 hour', clock_timestamp() + interval '1 hour')`,
 	}
-	for where, o := range map[string]nodeOptions{"here": {}, "elsewhere": {queries: reader(t, url, "loan")}} {
+	for where, o := range map[string]nodeOptions{"here": {}, "elsewhere": {Queries: reader(t, url, "loan")}} {
 		n := startNode(t, url, o)
 		for how, block := range blocked {
 			for between := range 2 {

@@ -35,7 +35,7 @@ func TestQueriesElsewhere(t *testing.T) {
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id, i * 10 as amount from generate_series(1, 5000) i; insert into loan values (null, 1), (1, 1)`)
-	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	n := startNode(t, address, nodeOptions{Queries: reader(t, address, "loan")})
 	task := newTask(t, n, "task", `select id as item, amount from loan order by id nulls first`, func(s *assign.Settings) { s.MaxCandidates = 100; s.FreshFor = assign.Duration(time.Hour) })
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 2500) i`, task.ID)
 	bob := n.endedRequest(t, n.click(t, "task", "bob", 3).ID)
@@ -60,6 +60,42 @@ func TestQueriesElsewhere(t *testing.T) {
 	failsWith(t, n, "slow", "longer than its query_timeout")
 }
 
+// The query database may lag behind, or its clock be ahead. What was closed within the five seconds before a query is handed out
+// neither by a run, where it does not count as one of the candidates either, nor by a claim.
+func TestJustClosedElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"by a login of their own": 0, "on a server whose clock is ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := schematest.URL(t)
+			there := address
+			if ahead > 0 {
+				server, clock := schematest.ClockServer(t)
+				clock.Set(ahead)
+				there = server.URL("getwork")
+			}
+			db := pool(t, address)
+			execute(t, pool(t, there), `create table loan as select i::text as id from generate_series(1, 9) i`)
+			n := startNode(t, address, nodeOptions{Queries: reader(t, there, "loan")})
+			newTask(t, n, "task", `select id as item from loan order by id`, func(s *assign.Settings) { s.MaxCandidates = 2 })
+			for _, item := range []string{"1", "2"} {
+				w, _, err := n.Claim(t.Context(), "task", item, who("ann"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.let(t, w, assign.Disposition{Outcome: "complete"})
+			}
+			// However slow this machine is, it was just now.
+			execute(t, db, `update getwork.work set closed_at = clock_timestamp() + interval '1 minute'`)
+			if r := n.endedRequest(t, n.click(t, "task", "bob", 2).ID); fmt.Sprint(items(r)) != "[3 4]" {
+				t.Errorf("bob is %s with %v", r.State, items(r))
+			}
+			_, _, err := n.Claim(t.Context(), "task", "1", who("bob"))
+			wantKind(t, err, assign.NotAvailable)
+		})
+	}
+}
+
 // An earlier run that still executes there, its node dead, keeps a second one from starting. Its requests wait, and are
 // served when it is over.
 func TestFormerRunElsewhere(t *testing.T) {
@@ -68,7 +104,7 @@ func TestFormerRunElsewhere(t *testing.T) {
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
-	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	n := startNode(t, address, nodeOptions{Queries: reader(t, address, "loan")})
 	task := newTask(t, n, "task", `select id as item from loan`, nil)
 	former, err := db.Begin(t.Context())
 	if err != nil {
@@ -103,7 +139,7 @@ func TestFrozenRunElsewhere(t *testing.T) {
 	db := pool(t, address)
 	execute(t, db, `create table loan as select 1 as id`)
 	queries := reader(t, address, "loan")
-	n := startNode(t, address, nodeOptions{queries: queries})
+	n := startNode(t, address, nodeOptions{Queries: queries})
 	task := newTask(t, n, "task", `select id as item from loan`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Second) })
 	frozen, err := pgx.Connect(t.Context(), queries)
 	if err != nil {
@@ -132,7 +168,7 @@ func TestFrozenRunElsewhere(t *testing.T) {
 func TestCutElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{queries: address})
+	n := startNode(t, address, nodeOptions{Queries: address})
 	newTask(t, n, "task", `select generate_series(1, 10000000000) as item`, func(s *assign.Settings) {
 		s.MaxCandidates, s.Recheck = 10, `select i as item from unnest($1::text[]) i where i::bigint % 2 = 0`
 	})
@@ -154,7 +190,7 @@ func TestLostLockEndsTheQueryElsewhere(t *testing.T) {
 	name := pgx.Identifier{query[string](t, db, `select current_database()`)}.Sanitize()
 	execute(t, db, `create table loan as select i as id, 600::float8 as seconds from generate_series(1, 2000) i; analyze loan; alter table loan set (parallel_workers = 1);
 		alter database `+name+` set parallel_setup_cost = 0; alter database `+name+` set parallel_tuple_cost = 0`)
-	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	n := startNode(t, address, nodeOptions{Queries: reader(t, address, "loan")})
 	newTask(t, n, "task", `select id as item from loan where pg_sleep(seconds) is not null`, nil)
 	r := n.click(t, "task", "ann", 1)
 	const executing = `select count(*) from pg_stat_activity where datname = current_database() and state = 'active' and query like '%pg_sleep(seconds)%' and pid <> pg_backend_pid()`
@@ -175,7 +211,7 @@ func TestClosedLatelyElsewhere(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{queries: address})
+	n := startNode(t, address, nodeOptions{Queries: address})
 	db := pool(t, address)
 	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.MaxCandidates = 1 })
 	ann := n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
@@ -195,7 +231,7 @@ func TestTimeoutElsewhereCountsAllRows(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{queries: address})
+	n := startNode(t, address, nodeOptions{Queries: address})
 	newTask(t, n, "task", `select i as item from generate_series(1, 5000) i where case when i % 100 = 0 then pg_sleep(0.05) is not null else true end`,
 		func(s *assign.Settings) { s.QueryTimeout, s.MaxCandidates = assign.Duration(time.Second), 10_000 })
 	failsWith(t, n, "task", "longer than its query_timeout")
@@ -206,10 +242,10 @@ func TestNoConnectionElsewhere(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	db := pool(t, address)
-	a := startNode(t, address, nodeOptions{deaf: true})
+	a := startNode(t, address, nodeOptions{Deaf: true})
 	newTask(t, a, "task", numbers, nil)
 	name := query[string](t, db, `select current_database()`)
-	b := startNode(t, address, nodeOptions{deaf: true, queries: strings.Replace(address, name, "no_such_database", 1)})
+	b := startNode(t, address, nodeOptions{Deaf: true, Queries: strings.Replace(address, name, "no_such_database", 1)})
 	r := b.click(t, "task", "ann", 1)
 	await(t, "a run was given up", func() bool { return query[int](t, db, `select count(*) from getwork.run where state = 'failed'`) > 0 })
 	if r, err := b.Request(t.Context(), r.ID, r.Holder(), false); err != nil || r.State != assign.Pending {

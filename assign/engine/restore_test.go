@@ -169,7 +169,7 @@ func replicates(t *testing.T, next *postgres.Server) {
 	})
 }
 
-// raiseIDs does what docs/operations.md advises.
+// raiseIDs does what docs/upgrade.md advises.
 const raiseIDs = `
 select setval(s.name, greatest(s.last, nextval(s.name)) + 1000000)
 from (values

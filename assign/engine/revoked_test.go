@@ -29,7 +29,7 @@ func worker(t *testing.T, address string) (role, through string) {
 	return role, u.String()
 }
 
-// A revoked right switches off the looks that need it, and no others. The log says which, and why, and not each time.
+// A revoked right switches off the checks that need it, and no others. The log says which, and why, and not each time.
 func TestLooksSayThatTheyFail(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
@@ -37,7 +37,7 @@ func TestLooksSayThatTheyFail(t *testing.T) {
 	db := pool(t, address)
 	role, through := worker(t, address)
 	log := &lines{}
-	n := startNode(t, through, nodeOptions{look: 20 * time.Millisecond, log: log})
+	n := startNode(t, through, nodeOptions{Look: 20 * time.Millisecond, Log: log})
 	newTask(t, n, "task", `select i as item from generate_series(1, 9) i, pg_advisory_xact_lock_shared(4711)`, nil)
 	runs, open := atBarrier(t, db)
 	defer open()
@@ -73,7 +73,7 @@ func TestWhatIsSeenElsewhereIsBounded(t *testing.T) {
 	address := schematest.URL(t)
 	db := pool(t, address)
 	execute(t, db, `create table loan as select i as id from generate_series(1, 5000) i; insert into loan values (1), (4999)`)
-	n := startNode(t, address, nodeOptions{queries: reader(t, address, "loan")})
+	n := startNode(t, address, nodeOptions{Queries: reader(t, address, "loan")})
 	task := newTask(t, n, "task", `select id as item from loan`, nil)
 	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'ann' from generate_series(1, 4990) i`, task.ID)
 	tx, err := n.Queries.BeginTx(t.Context(), pg.ReadOnly)

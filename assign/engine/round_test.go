@@ -12,6 +12,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/notify"
 	"getwork/schema/schematest"
 )
 
@@ -21,8 +22,8 @@ func TestOliverAndTracy(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
-	monday := startNode(t, url, nodeOptions{steps: queried.hold})
-	tuesday := startNode(t, url, nodeOptions{steps: queried.hold}) // whichever node runs the query is held
+	monday := startNode(t, url, nodeOptions{Steps: queried.hold})
+	tuesday := startNode(t, url, nodeOptions{Steps: queried.hold}) // whichever node runs the query is held
 	db := pool(t, url)
 	newTask(t, monday, "verify", `select 'loan ' || i as item, i * 1000 as amount from generate_series(1, 9) i order by i`, nil)
 
@@ -51,43 +52,13 @@ func TestOliverAndTracy(t *testing.T) {
 	}
 }
 
-// Items go to the requests in order; the last one gets a part, and then there is nothing, with a reason.
-func TestPartialAndNone(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	newTask(t, n, "three", `select i as item from generate_series(1, 3) i order by i`, nil)
-	newTask(t, n, "nothing", `select 1 as item where false`, nil)
-
-	first := n.endedRequest(t, n.click(t, "three", "ann", 2).ID)
-	second := n.endedRequest(t, n.click(t, "three", "bob", 2).ID)
-	third := n.endedRequest(t, n.click(t, "three", "cyd", 2).ID)
-	fourth := n.endedRequest(t, n.click(t, "nothing", "cyd", 2).ID)
-	type story struct {
-		State               assign.State
-		Requested, Assigned int
-		Reason              assign.Reason
-	}
-	tell := func(r assign.Request) story {
-		s := story{r.State, r.Requested, r.Assigned, ""}
-		if r.Reason != nil {
-			s.Reason = *r.Reason
-		}
-		return s
-	}
-	want := []story{{assign.Assigned, 2, 2, ""}, {assign.Partial, 1, 1, ""}, {assign.None, 0, 0, assign.AllHeld}, {assign.None, 0, 0, assign.NoMatch}}
-	if diff := cmp.Diff(want, []story{tell(first), tell(second), tell(third), tell(fourth)}); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // A holder has one pending request for a task, from whatever tab and node they ask.
 func TestOnePendingRequest(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
-	a := startNode(t, url, nodeOptions{steps: locked.hold})
-	b := startNode(t, url, nodeOptions{steps: locked.hold})
+	a := startNode(t, url, nodeOptions{Steps: locked.hold})
+	b := startNode(t, url, nodeOptions{Steps: locked.hold})
 	newTask(t, a, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	first := a.click(t, "task", "ann", 2)
 	<-locked.reached
@@ -122,7 +93,7 @@ func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
-	n := startNode(t, url, nodeOptions{steps: locked.hold})
+	n := startNode(t, url, nodeOptions{Steps: locked.hold})
 	newTask(t, n, "task", `select i as item from generate_series(1, 100) i order by i`, nil)
 	n.click(t, "task", "first", 1)
 	<-locked.reached
@@ -134,33 +105,6 @@ func TestClicksDoNotWaitForTheQuery(t *testing.T) {
 		}
 	}
 	close(locked.open)
-}
-
-// Requests are served in the order of their ids, best items first.
-func TestFirstComeFirstServedBestFirst(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	queried := newGate(StepQueried)
-	n := startNode(t, url, nodeOptions{steps: queried.hold})
-	newTask(t, n, "task", `select i as item from generate_series(1, 1000) i order by i desc`, nil)
-	var ids []int64
-	for i := range 30 {
-		ids = append(ids, n.click(t, "task", fmt.Sprint("user ", i), 1+i%5).ID)
-	}
-	close(queried.open)
-	next := 1000
-	for i, id := range ids {
-		r := n.endedRequest(t, id)
-		if r.Assigned != 1+i%5 {
-			t.Fatalf("user %d got %d", i, r.Assigned)
-		}
-		for _, it := range items(r) {
-			if it != fmt.Sprint(next) {
-				t.Fatalf("user %d got item %s, want %d", i, it, next)
-			}
-			next--
-		}
-	}
 }
 
 // begun is a transaction that notes its limits when a round begins in it.
@@ -192,17 +136,17 @@ func TestRoundsUnderTheRunLockHaveTheLimitsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := n.readTaskView(t.Context(), n.api, task.ID)
+	view, err := n.readTaskView(t.Context(), n.DB, task.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, round := range map[string]func(tx pgx.Tx) error{
 		"a run's": func(tx pgx.Tx) error {
-			return runner{n.Engine}.handOut(t.Context(), tx, view, &runResult{run: 1})
+			return n.handOut(t.Context(), tx, view, &runResult{run: 1})
 		},
-		"a failed run's":    func(tx pgx.Tx) error { return runner{n.Engine}.failRequests(t.Context(), tx, view, 1, "no") },
-		"on the shelf":      func(tx pgx.Tx) error { return locker{n.Engine}.serveShelf(t.Context(), tx, task.ID) },
-		"of a deleted task": func(tx pgx.Tx) error { return locker{n.Engine}.endDeleted(t.Context(), tx, task.ID) },
+		"a failed run's":    func(tx pgx.Tx) error { return n.failRequests(t.Context(), tx, view, 1, "no") },
+		"on the shelf":      func(tx pgx.Tx) error { return n.serveShelf(t.Context(), tx, task.ID) },
+		"of a deleted task": func(tx pgx.Tx) error { return n.endDeleted(t.Context(), tx, task.ID) },
 	} {
 		conn, err := n.runs.Acquire(t.Context())
 		if err != nil {
@@ -220,4 +164,148 @@ func TestRoundsUnderTheRunLockHaveTheLimitsOfOthers(t *testing.T) {
 			t.Errorf("%s round has the limits %q, want %q (%v)", name, b.limits, want, err)
 		}
 	}
+}
+
+// However many tasks a node's clicks are on, its quick rounds are announced together, and so are those of many nodes.
+func TestQuickRoundsOfManyTasksAreToldTogether(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	const tasks = 30
+	for i := range tasks {
+		name := fmt.Sprint("inbox-", i)
+		newInbox(t, n, name, nil)
+		n.push(t, name, "a", "b")
+	}
+	n.idle(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "listen "+n.Channel); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for i := range tasks {
+		n.click(t, fmt.Sprint("inbox-", i), "ann", 1)
+	}
+	told, messages := map[int64]bool{}, 0
+	for len(told) < tasks {
+		notice, err := conn.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := notify.Decode(notice.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(told)
+		if m.Round != nil {
+			told[m.Round.ID] = true
+		}
+		for _, c := range m.Changes {
+			for _, id := range c.Rounds {
+				told[id] = true
+			}
+		}
+		if len(told) > before {
+			messages++
+		}
+	}
+	took := time.Since(began)
+	if most := 4 + int(took/tellEvery) + int(took/n.Announce.Every); messages > most {
+		t.Errorf("%d rounds within %s were announced by %d messages, want at most %d", tasks, took, messages, most)
+	}
+	n.Heard(notify.Message{Node: "another"})
+	if n.announcesAtOnce() {
+		t.Error("a round announces itself right after another node's announcement")
+	}
+	n.lastNotify.Store(time.Now().Add(-tellEvery).UnixNano())
+	n.Heard(notify.Message{Node: n.Node})
+	if !n.announcesAtOnce() || n.announcesAtOnce() {
+		t.Error("a quiet node's round does not announce itself once")
+	}
+}
+
+// A change that comes alone is announced by its own transaction, whatever becomes of the node then.
+func TestChangesTellOfThemselves(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	url := schematest.URL(t)
+	a, b := startNode(t, url, nodeOptions{Dumb: true, Every: time.Nanosecond}), startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	newInbox(t, a, "inbox", func(s *assign.Settings) { s.Lease = lasting(time.Hour) })
+	newInbox(t, a, "empty", nil)
+	a.push(t, "inbox", "one", "two", "three", "four")
+	ann, bob := b.eventsOf(t, "ann"), b.eventsOf(t, "bob")
+	holder := assign.Holder{User: "ann"}
+	dispose := func(id int64, outcome string) {
+		t.Helper()
+		if _, err := a.Dispose(t.Context(), id, assign.Disposition{Outcome: outcome}, holder, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swept := func(statement, set string, id int64) {
+		t.Helper()
+		execute(t, db, `update getwork.work set `+set+` where id = $1`, id)
+		// A node's own sweep may have been earlier; it announces in the same way.
+		if found, err := a.sweepOnce(t.Context(), statement); err != nil || len(found) > 1 {
+			t.Fatalf("swept %v, %v", found, err)
+		}
+	}
+
+	r := a.click(t, "inbox", "ann", 1)
+	one := r.Work[0]
+	heard(t, ann, "a quick round gave her work", requestIs(r.ID, assign.Assigned))
+	if _, err := a.Extend(t.Context(), one.ID, holder); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "it was extended", workIs(one.ID, "held"))
+	dispose(one.ID, "complete")
+	heard(t, ann, "it was completed", workIs(one.ID, "completed"))
+
+	two, _, err := a.Claim(t.Context(), "inbox", "two", assign.Who{Holder: holder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "it was claimed", workIs(two.ID, "held"))
+	given, err := a.Reassign(t.Context(), two.ID, assign.Reassignment{User: "bob", Force: true}, "boss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "it was taken away", workIs(two.ID, "reassigned"))
+	heard(t, bob, "it was given to the new holder", workIs(given.ID, "held"))
+	dry, err := a.Release(t.Context(), assign.Release{User: "bob", DryRun: true}, "boss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Release(t.Context(), assign.Release{User: "bob", Token: dry.Token}, "boss"); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, bob, "it was released", workIs(given.ID, "returned"))
+
+	three, _, err := a.Claim(t.Context(), "inbox", "three", assign.Who{Holder: holder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "it was claimed", workIs(three.ID, "held"))
+	swept(warnHolders, `warn_at = clock_timestamp()`, three.ID)
+	heard(t, ann, "its lease is about to run out", workIs(three.ID, "held"))
+	swept(expireWork, `lease_expires_at = clock_timestamp()`, three.ID)
+	heard(t, ann, "it expired", workIs(three.ID, "expired"))
+
+	waits := a.linger(t, "empty", "ann", 1)
+	heard(t, ann, "she waits", requestIs(waits.ID, assign.Pending))
+	if _, err := a.Cancel(t.Context(), waits.ID, holder, false); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "that was cancelled", requestIs(waits.ID, assign.Cancelled))
+	waits = a.linger(t, "empty", "ann", 1)
+	heard(t, ann, "she waits again", requestIs(waits.ID, assign.Pending))
+	execute(t, db, `update getwork.work_requested set linger_until = clock_timestamp(), look_after = clock_timestamp() + interval '1 hour' where id = $1`, waits.ID)
+	if err := a.endLingering(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard(t, ann, "her time is over", requestIs(waits.ID, assign.None))
 }

@@ -81,7 +81,7 @@ func (c *wired) Read(b []byte) (int, error) {
 func TestClickTakesTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	w := &wire{}
-	n := startNode(t, schematest.URL(t), nodeOptions{dial: w.dial})
+	n := startNode(t, schematest.URL(t), nodeOptions{Dial: w.dial})
 	newInbox(t, n, "inbox", nil)
 	newTask(t, n, "shelf", numbers, func(s *assign.Settings) { s.FreshFor = assign.Duration(time.Hour) })
 	n.endedRequest(t, n.click(t, "shelf", "first", 1).ID)
@@ -147,7 +147,7 @@ func TestRememberedTaskIsConfirmed(t *testing.T) {
 			t.Parallel()
 			url := schematest.URL(t)
 			db := pool(t, url)
-			a, b := startNode(t, url, nodeOptions{deaf: true}), startNode(t, url, nodeOptions{deaf: true})
+			a, b := startNode(t, url, nodeOptions{Deaf: true}), startNode(t, url, nodeOptions{Deaf: true})
 			task := newTask(t, a, name, numbers, func(s *assign.Settings) {
 				s.FreshFor, s.Groups = assign.Duration(time.Hour), []string{"desk"}
 			})
@@ -227,7 +227,7 @@ func TestRememberedTaskOfAnEndedLogIn(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	db := pool(t, url)
-	a, b := startNode(t, url, nodeOptions{deaf: true}), startNode(t, url, nodeOptions{deaf: true})
+	a, b := startNode(t, url, nodeOptions{Deaf: true}), startNode(t, url, nodeOptions{Deaf: true})
 	task := newInbox(t, a, "inbox", func(s *assign.Settings) { s.Groups = []string{"desk"} })
 	session := logIn(t, db, "ann")
 	ann := once("ann", session)
@@ -245,7 +245,7 @@ func TestRememberedTaskOfAnEndedLogIn(t *testing.T) {
 func TestRememberedTaskMadeAgain(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	a, b := startNode(t, url, nodeOptions{deaf: true}), startNode(t, url, nodeOptions{deaf: true})
+	a, b := startNode(t, url, nodeOptions{Deaf: true}), startNode(t, url, nodeOptions{Deaf: true})
 	newInbox(t, a, "inbox", nil)
 	a.push(t, "inbox", "old")
 	old := a.click(t, "inbox", "ann", 1)
@@ -279,7 +279,7 @@ func send(t *testing.T) *sent {
 	url := schematest.URL(t)
 	s := &sent{wire: &wire{}, db: pool(t, url), answered: make(chan error, 1),
 		click: assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Key: "once"}}
-	s.node = startNode(t, url, nodeOptions{dial: s.wire.dial, pooled: true, steps: func(ctx context.Context, step Step) {
+	s.node = startNode(t, url, nodeOptions{Dial: s.wire.dial, Pooled: true, Steps: func(ctx context.Context, step Step) {
 		if g := s.read.Load(); g != nil {
 			g.hold(ctx, step)
 		}
@@ -301,7 +301,7 @@ func send(t *testing.T) *sent {
 func (s *sent) written(t *testing.T) string {
 	t.Helper()
 	return query[string](t, s.db, `
-select format('%s requests, %s keys, %s', (select count(*) from getwork.work_requested), (select count(*) from getwork.idempotency_key),
+select format('%s requests, %s keys, %s', (select count(*) from getwork.work_requested), (select count(key) from getwork.work_requested),
   (select coalesce(array_agg(item order by item), '{}') from getwork.work where state = 'held'))`)
 }
 
@@ -371,6 +371,57 @@ func TestClickWhosePlanIsRefused(t *testing.T) {
 	}
 }
 
+// A click's round has one transaction id: with a savepoint it would have another, and lock the task's row by a multixact of both.
+func TestClickSetsNoSavepoint(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", nil)
+	n.push(t, "inbox", "a", "b")
+	n.idle(t)
+	for range 2 { // the second by what the node remembers
+		r := n.click(t, "inbox", "ann", 1)
+		if same := query[bool](t, db, `select s.xmax::text = r.xmin::text from getwork.task_state s, getwork.work_requested r where s.task_id = $1 and r.id = $2`, task.ID, r.ID); !same {
+			t.Error("a click is written in another transaction than the one that locks the task")
+		}
+	}
+}
+
+// A click whose plan is refused begins again behind those who have waited for its lock meanwhile. Nobody gets what another has, and
+// requests get the items in the order of their ids.
+func TestRefusedClickBeginsAgain(t *testing.T) {
+	t.Parallel()
+	s := send(t)
+	s.push(t, "inbox", "c")
+	second := startNode(t, s.db.Config().ConnString(), nodeOptions{})
+	waits := make(chan assign.Request, 1)
+	go func() {
+		r, err := second.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ben"}, Count: 1})
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- r
+	}()
+	await(t, "ben's click waits for the lock", func() bool { return schematest.LockWaits(t, s.db) == 1 })
+	execute(t, s.db, `insert into getwork.work (task_id, item, user_name, details) values ($1, 'a', 'mallory', '{}')`, s.task.ID)
+	close(s.read.Load().open)
+	if err := <-s.answered; err != nil {
+		t.Fatal(err)
+	}
+	ann, ben := s.answer, <-waits
+	first, last := fmt.Sprint(items(ann)), fmt.Sprint(items(ben))
+	if ben.ID < ann.ID {
+		first, last = last, first
+	}
+	if first != "[b]" || last != "[c]" {
+		t.Errorf("request %d of ann got %v, and %d of ben %v", ann.ID, items(ann), ben.ID, items(ben))
+	}
+	if n := query[int](t, s.db, `select count(*) from getwork.work_requested where key is not null`); n != 1 {
+		t.Errorf("ann's key is used %d times", n)
+	}
+}
+
 // A write that touches another number of rows than planned takes COMMIT with it, though PostgreSQL finds nothing wrong. Here a
 // trigger hides a waiting request from its round's write: once, and then for good.
 func TestClickWhoseWriteTouchesTooLittle(t *testing.T) {
@@ -430,7 +481,7 @@ func TestCommitWithWritesIsNotCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = pg.Transact(ctx, n.api, func(tx pgx.Tx) error {
+	err = pg.Transact(ctx, n.DB, func(tx pgx.Tx) error {
 		close(begun)
 		var wrote pg.Writes
 		wrote.Queue(pg.AnyNumber, `select pg_advisory_xact_lock(1)`)

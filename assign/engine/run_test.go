@@ -9,6 +9,7 @@ import (
 
 	"getwork/assign"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/pgbouncer"
 )
 
 // failsWith makes a click run a query that fails, and returns its request.
@@ -43,7 +44,7 @@ func TestQueryOnADroppedTable(t *testing.T) {
 	}
 
 	// The back-off is made longer than the rest of the test takes on any machine.
-	execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour'`)
+	execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 minute'`)
 
 	// New clicks fail at once with the same error during the back-off; lingering requests wait for its end.
 	if r := n.click(t, "loans", "bob", 1); r.State != assign.Failed || !strings.Contains(*r.Error, "loan") {
@@ -95,7 +96,7 @@ func TestQueryRole(t *testing.T) {
 	t.Cleanup(func() { _, _ = db.Exec(context.Background(), `drop owned by `+role+`; drop role `+role) })
 	execute(t, db, `grant usage on schema getwork to `+role+`; grant select on getwork.blocked to `+role)
 	execute(t, db, `create table open_to_all as select i from generate_series(1, 3) i; grant select on open_to_all to `+role+`; create table secret (i int)`)
-	n := startNode(t, url, nodeOptions{role: role})
+	n := startNode(t, url, nodeOptions{Role: role})
 	newTask(t, n, "allowed", `select i as item from open_to_all order by i`, nil)
 	if r := n.endedRequest(t, n.click(t, "allowed", "ann", 2).ID); r.Assigned != 2 {
 		t.Errorf("ann got %d: %v", r.Assigned, r.Error)
@@ -161,28 +162,6 @@ func TestPassedOver(t *testing.T) {
 	}
 }
 
-// The counts of a run cover all rows that the query gives, also those behind the cut; items that are full come last, so that free
-// items are not cut off behind them.
-func TestCountsAndFullItemsOfACutResult(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	db := pool(t, url)
-	n := startNode(t, url, nodeOptions{})
-	task := newTask(t, n, "task", `select item, slots, team as exclusive from (
-		select i as n, i::text as item, case when i <= 3 then 2 else 1 end as slots, case when i between 4 and 6 then 'busy' end as team from generate_series(1, 3000) i
-		union all values (3001, null, 1, null), (3002, '8', 1, null)) q order by n`,
-		func(s *assign.Settings) { s.FreshFor, s.MaxCandidates = assign.Duration(time.Hour), 5 })
-	execute(t, db, `insert into getwork.work (task_id, item, user_name, slot) select $1, i, 'u' || s, s from generate_series(1, 3) i, generate_series(1, 2) s`, task.ID)
-	execute(t, db, `insert into getwork.work (task_id, item, user_name, exclusive) values ($1, 'x', 'eve', 'busy')`, task.ID)
-	execute(t, db, `insert into getwork.work (task_id, item, user_name) select $1, i, 'eve' from generate_series(2001, 2500) i`, task.ID)
-	if got := fmt.Sprint(items(n.endedRequest(t, n.click(t, "task", "ann", 2).ID))); got != "[7 8]" {
-		t.Errorf("ann got %s, want [7 8]", got)
-	}
-	if got := query[string](t, db, `select format('%s given, %s blocked, %s passed over, %s candidates, cut %s', given, blocked, passed_over, candidates, cut) from getwork.run`); got != "3002 given, 500 blocked, 2 passed over, 5 candidates, cut t" {
-		t.Error(got)
-	}
-}
-
 // A lease, and a shelf's freshness, begin at the end of a long query: the database's now() has stood still since the lock,
 // and a short lease counted from it would be over before the work is handed out.
 func TestTimesCountFromTheEndOfTheQuery(t *testing.T) {
@@ -228,7 +207,7 @@ func TestRunIsGivenUp(t *testing.T) {
 			url := schematest.URL(t)
 			begins := newGate(StepRunBegins)
 			close(begins.open)
-			n := startNode(t, url, nodeOptions{steps: begins.hold})
+			n := startNode(t, url, nodeOptions{Steps: begins.hold})
 			db := pool(t, url)
 			newTask(t, n, "task", `select 1 as item from pg_sleep(600)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
 			r := n.click(t, "task", "ann", 1)
@@ -245,22 +224,26 @@ func TestRunIsGivenUp(t *testing.T) {
 	}
 }
 
-// The run lock of a run that is given up is free before its row says so. The next run then calls it lost, as it would one whose node
-// has died. Its own node knows better.
+// The row of a run that is cancelled says so before its run lock is free, so that the next run does not call it lost, as it would one whose
+// node has died: web hooks would report that it failed. If it is given up for another reason, its own node knows better afterwards.
 func TestGivenUpRunIsNotLost(t *testing.T) {
 	t.Parallel()
-	for want, giveUp := range map[string]string{
-		"cancelled: nobody waits any more": `update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp()`,
-		"failed: run the query: FATAL":     `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`,
+	for want, c := range map[string]struct {
+		giveUp, meanwhile string
+		failures          int
+	}{
+		"cancelled: nobody waits any more": {`update getwork.work_requested set state = 'cancelled', requested = 0, completed_at = clock_timestamp()`, "cancelled", 0},
+		"failed: run the query: FATAL":     {`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`, "lost", 1},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			url := schematest.URL(t)
-			o := nodeOptions{queries: url}
+			o := nodeOptions{Queries: url}
 			n, other := startNode(t, url, o), startNode(t, url, o)
 			db := pool(t, url)
 			execute(t, db, `create table nap (seconds float8)`)
 			execute(t, db, `insert into nap values (600)`)
+			execute(t, db, `insert into getwork.hook (url, events, secret, created_by) values ('https://receiver.example', '{run.failed}', 'x', 'boss')`)
 			task := newTask(t, n, "task", `select i as item from pg_sleep((select seconds from nap)), generate_series(1, 2) i`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
 			n.click(t, "task", "ann", 1)
 			await(t, "the query sleeps", func() bool {
@@ -279,12 +262,13 @@ func TestGivenUpRunIsNotLost(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), `select from getwork.task_state where task_id = $1 for update`, task.ID); err != nil { // the assign lock
 				t.Fatal(err)
 			}
-			execute(t, db, giveUp)
+			execute(t, db, c.giveUp)
 			await(t, "the first run's node waits for the assign lock to record that it gave it up", func() bool { return schematest.LockWaits(t, db) == 1 })
 			bob := other.click(t, "task", "bob", 1)
-			await(t, "the next run calls the first one lost", func() bool {
-				return query[string](t, db, `select state from getwork.run where id = $1`, first) == "lost"
-			})
+			await(t, "the next run begins", func() bool { return query[int](t, db, `select count(*) from getwork.run`) == 2 })
+			if got := query[string](t, db, `select state from getwork.run where id = $1`, first); got != c.meanwhile {
+				t.Errorf("meanwhile the first run is %s, want %s", got, c.meanwhile)
+			}
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -297,6 +281,9 @@ func TestGivenUpRunIsNotLost(t *testing.T) {
 			if query[bool](t, db, `select bool_or(a.finished_at > b.started_at) from getwork.run a, getwork.run b where a.id < b.id`) {
 				t.Error("the two runs seem to have been under way at once")
 			}
+			if got := query[int](t, db, `select count(*) from getwork.hook_event`); got != c.failures {
+				t.Errorf("a web hook is told of %d runs that failed, want %d", got, c.failures)
+			}
 		})
 	}
 }
@@ -306,7 +293,7 @@ func TestLostRunStaysLost(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{queries: url})
+	n := startNode(t, url, nodeOptions{Queries: url})
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select 1 as item from pg_sleep(600)`, func(s *assign.Settings) { s.QueryTimeout = assign.Duration(time.Hour) })
 	n.click(t, "task", "ann", 1)
@@ -329,7 +316,7 @@ func TestChangedQueryStartsOver(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
-	n := startNode(t, url, nodeOptions{steps: queried.hold})
+	n := startNode(t, url, nodeOptions{Steps: queried.hold})
 	newTask(t, n, "task", `select 'old' as item`, nil)
 	r := n.click(t, "task", "ann", 1)
 	<-queried.reached
@@ -353,7 +340,7 @@ func TestErrorsOfAStoppedRunConcernNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := schematest.URL(t)
 			queried := newGate(StepQueried)
-			n := startNode(t, url, nodeOptions{steps: queried.hold})
+			n := startNode(t, url, nodeOptions{Steps: queried.hold})
 			db := pool(t, url)
 			newTask(t, n, "task", `select 1 / i as item from generate_series(0, 1) i`, nil)
 			r := n.click(t, "task", "ann", 1)
@@ -408,7 +395,7 @@ func TestTasksWaitForAPlaceToRun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(StepQueried)
-	n := startNode(t, url, nodeOptions{steps: queried.hold, maxRuns: 1})
+	n := startNode(t, url, nodeOptions{Steps: queried.hold, MaxRuns: 1})
 	newTask(t, n, "first", `select 1 as item`, nil)
 	newTask(t, n, "second", `select 1 as item`, nil)
 	a := n.click(t, "first", "ann", 1)
@@ -479,4 +466,28 @@ func TestItemsOfAnotherCollation(t *testing.T) {
 	if got := fmt.Sprint(items(ann), items(ben)); got != "[b] [a A]" {
 		t.Errorf("got %s (%v)", got, ben.Error)
 	}
+}
+
+// Runs are given up, one after another, through a pooler that exits if a client hangs up before its cancel request is
+// answered. The pooler lives.
+func TestGivingUpRunsSparesThePooler(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	url := schematest.URL(t)
+	bouncer := pgbouncer.Start(t, url, pgbouncer.Options{})
+	n := startNode(t, bouncer.URL, nodeOptions{Pooled: true, Deaf: true})
+	task := newTask(t, n, "verify", `select 1 as item from pg_sleep(600)`, nil)
+	db := pool(t, url)
+	const running = `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`
+	for i := range 12 {
+		r := n.click(t, "verify", "oliver", 1)
+		await(t, "the query runs", func() bool { return query[bool](t, db, running) })
+		if _, err := n.Cancel(t.Context(), r.ID, assign.Holder{User: "oliver"}, false); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the run is given up", func() bool {
+			return query[int](t, db, `select count(*)::integer from getwork.run where task_id = $1 and state = 'cancelled'`, task.ID) == i+1
+		})
+	}
+	bouncer.Tell("show version") // fails if the pooler was restarted
 }

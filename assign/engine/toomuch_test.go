@@ -15,13 +15,13 @@ func TestMoreDetailsThanANodeKeeps(t *testing.T) {
 	schematest.Thorough(t)
 	url := schematest.URL(t)
 	db := pool(t, url)
-	execute(t, db, `create table loan as select i as id, repeat('x', 100000) as scan from generate_series(1, 200) i`)
-	for name, o := range map[string]nodeOptions{"here": {maxRuns: 1}, "elsewhere": {maxRuns: 1, queries: reader(t, url, "loan")}} {
+	execute(t, db, `create table loan as select i as id, repeat('x', 60000) as scan from generate_series(1, 200) i`)
+	for name, o := range map[string]nodeOptions{"here": {MaxRuns: 1}, "elsewhere": {MaxRuns: 1, Queries: reader(t, url, "loan")}} {
 		n := startNode(t, url, o)
 		n.Ranker.MaxDetails = 5 << 20
 		newTask(t, n, name, `select id as item, scan from loan order by id`, nil)
 		r := n.endedRequest(t, n.click(t, name, "ann", 1).ID)
-		if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, "more than 5 MiB for the first 52 items; return fewer or smaller columns") {
+		if r.State != assign.Failed || r.Error == nil || !strings.Contains(*r.Error, "more than 5 MiB for the first 87 items; return fewer or smaller columns") {
 			t.Errorf("%s: the request is %s, %v", name, r.State, r.Error)
 		}
 		_, err := n.Ranker.Preview(t.Context(), name, nil, 100)
@@ -44,9 +44,9 @@ func TestDetailsThatAreNotKept(t *testing.T) {
 			url := schematest.URL(t) // of its own: any node may run a task's query
 			db := pool(t, url)
 			execute(t, db, `create table loan as select i as id, case when i > 1000 then 'free ' || i else 'busy' end as team, repeat('x', 50000) as scan from generate_series(1, 1100) i`)
-			o := nodeOptions{maxRuns: 1}
+			o := nodeOptions{MaxRuns: 1}
 			if where == "elsewhere" {
-				o.queries = reader(t, url, "loan")
+				o.Queries = reader(t, url, "loan")
 			}
 			n := startNode(t, url, o)
 			n.Ranker.MaxDetails = 1 << 20
@@ -74,7 +74,7 @@ func TestDetailsThatAreNotKept(t *testing.T) {
 }
 
 // PostgreSQL quotes the value that an error is about. What is kept of that text for the run, the task and each request is bounded,
-// also if the error is not the query's own fault, and what a manager is told.
+// also if the error is not the query's own fault, and what a manager reads.
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
@@ -90,7 +90,7 @@ func TestLongErrors(t *testing.T) {
 			execute(t, db, `update getwork.task_state set retries = 1, retry_since = clock_timestamp() - interval '1 hour', retry_at = clock_timestamp() where task_id = $1`, task.ID)
 		}
 		failsWith(t, n, name, "…")
-		execute(t, db, `update getwork.task_state set failed_until = failed_until + interval '1 hour' where task_id = $1`, task.ID) // longer than a click takes on any machine
+		execute(t, db, `update getwork.task_state set failed_until = clock_timestamp() + interval '1 minute' where task_id = $1`, task.ID) // longer than a click takes on any machine
 		if r := n.click(t, name, "bob", 1); r.State != assign.Failed {
 			t.Errorf("%s: a click during the back-off is %s", name, r.State)
 		}
@@ -123,9 +123,9 @@ func TestRowThatIsTooLarge(t *testing.T) {
 			url := schematest.URL(t)
 			db := pool(t, url)
 			execute(t, db, `create table loan as select i as id, repeat(i::text, 100000 * i) as scan from generate_series(1, 5) i`)
-			o := nodeOptions{maxRuns: 1, maxRow: 400_000}
+			o := nodeOptions{MaxRuns: 1, MaxRow: 400_000}
 			if where == "elsewhere" {
-				o.queries = reader(t, url, "loan")
+				o.Queries = reader(t, url, "loan")
 			}
 			n := startNode(t, url, o)
 			for name, q := range map[string]assign.Query{
@@ -171,7 +171,7 @@ func TestRowThatIsTooLarge(t *testing.T) {
 func TestMoreItemsThanANodeRemembers(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	for name, o := range map[string]nodeOptions{"here": {maxRuns: 1}, "elsewhere": {maxRuns: 1, queries: reader(t, url, "getwork.blocked")}} {
+	for name, o := range map[string]nodeOptions{"here": {MaxRuns: 1}, "elsewhere": {MaxRuns: 1, Queries: reader(t, url, "getwork.blocked")}} {
 		n := startNode(t, url, o)
 		n.Ranker.MaxDetails = 1 << 20
 		newTask(t, n, name, `select i as item, 0 as slots from generate_series(1, 50000) i`, nil)

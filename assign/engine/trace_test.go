@@ -23,7 +23,7 @@ func TestTraceparentsAreRecorded(t *testing.T) {
 		t.Run(fmt.Sprintf("pooled %v", pooled), func(t *testing.T) {
 			t.Parallel()
 			url := schematest.URL(t)
-			n := startNode(t, url, nodeOptions{pooled: pooled})
+			n := startNode(t, url, nodeOptions{Pooled: pooled})
 			db := pool(t, url)
 			newTask(t, n, "query", numbers, func(s *assign.Settings) { s.Paused = true })
 			newInbox(t, n, "inbox", nil)
@@ -37,7 +37,7 @@ func TestTraceparentsAreRecorded(t *testing.T) {
 					}
 					clicks = append(clicks, &click{Click: c, holder: c.Holder, done: make(chan struct{})})
 				}
-				(recorder{n.Engine}).recordBatch(t.Context(), task, clicks)
+				n.recordBatch(t.Context(), task, clicks)
 				for _, k := range clicks {
 					if k.err != nil {
 						t.Fatal(k.err)
@@ -49,7 +49,7 @@ from getwork.work_requested r join getwork.task_state s using (task_id) where s.
 					t.Errorf("%s: %s, want %s", task, got, suffixed(users))
 				}
 				untraced := []*click{{Click: assign.Click{Holder: assign.Holder{User: "fay"}, Count: 1}, holder: assign.Holder{User: "fay"}, done: make(chan struct{})}}
-				if (recorder{n.Engine}).recordBatch(t.Context(), task, untraced); untraced[0].err != nil {
+				if n.recordBatch(t.Context(), task, untraced); untraced[0].err != nil {
 					t.Fatal(untraced[0].err)
 				}
 			}
@@ -125,7 +125,7 @@ func TestSpansOfARun(t *testing.T) {
 	schematest.Long(t)
 	url := schematest.URL(t)
 	tracer, spans := recording(t)
-	n := startNode(t, url, nodeOptions{tracer: tracer})
+	n := startNode(t, url, nodeOptions{Tracer: tracer})
 	db := pool(t, url)
 	execute(t, db, `create table loan as select 'secret' as name`)
 	newTask(t, n, "task", numbers, nil)
@@ -174,7 +174,7 @@ func TestSpansOfAnInbox(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	tracer, spans := recording(t)
-	n := startNode(t, url, nodeOptions{tracer: tracer})
+	n := startNode(t, url, nodeOptions{Tracer: tracer})
 	newInbox(t, n, "inbox", nil)
 	n.push(t, "inbox", "a", "b")
 	n.click(t, "inbox", "bob", 1)
@@ -194,7 +194,7 @@ func TestTracingOffAllocatesNothing(t *testing.T) {
 	var waiting any
 	if n := testing.AllocsPerRun(1000, func() {
 		r.began = off.Trace.Now()
-		column = withTrace(column, 3, "")
+		column = withText(column, 3, "")
 		off.traceAnswered(r)
 		found, _ := off.Trace.Waiting(t.Context(), nil, 1)
 		off.Trace.RunBegan(1, "task", found)
@@ -218,7 +218,7 @@ func BenchmarkClick(b *testing.B) {
 			if traced {
 				tracer, _ = recording(b)
 			}
-			n := startNode(b, schematest.URL(b), nodeOptions{tracer: tracer})
+			n := startNode(b, schematest.URL(b), nodeOptions{Tracer: tracer})
 			newInbox(b, n, "inbox", nil)
 			c := assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1}
 			if traced {

@@ -53,7 +53,7 @@ func TestFreedBesideTheRoundOfAClick(t *testing.T) {
 				other.push(t, "jobs", "a")
 				w = other.take(t, "jobs", "ann")
 			}
-			n := startNode(t, url, nodeOptions{steps: read.hold})
+			n := startNode(t, url, nodeOptions{Steps: read.hold})
 			recorded := make(chan assign.Request, 1)
 			go func() {
 				r, err := n.GetWork(context.Background(), "jobs", assign.Click{Holder: assign.Holder{User: "lee"}, Count: 1, Linger: assign.Duration(time.Hour)})
@@ -86,7 +86,7 @@ func TestFreedBesideTheRoundOfARun(t *testing.T) {
 	other.idle(t)
 	execute(t, db, `update getwork.task_state set fresh_until = clock_timestamp()`)
 	written := newGate(StepWritten)
-	n := startNode(t, url, nodeOptions{steps: written.hold})
+	n := startNode(t, url, nodeOptions{Steps: written.hold})
 	lee := n.linger(t, "jobs", "lee", 1)
 	<-written.reached
 	other.let(t, w, giveBack(0))
@@ -103,7 +103,7 @@ func TestBarredDuringABackOffWaitsQuietly(t *testing.T) {
 	url := schematest.URL(t)
 	db := pool(t, url)
 	var rounds atomic.Int64
-	n := startNode(t, url, nodeOptions{steps: func(_ context.Context, s Step) {
+	n := startNode(t, url, nodeOptions{Steps: func(_ context.Context, s Step) {
 		if s == StepCommitted {
 			rounds.Add(1)
 		}
@@ -150,7 +150,7 @@ func (s *said) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// The pass that is due with an item meets an error of the database. Nothing else tells of the item again, so the node tries
+// The pass that is due with an item meets an error of the database. Nothing else announces the item again, so the node tries
 // again by itself.
 func TestDueWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestDueWhileTheDatabaseFails(t *testing.T) {
 	url := schematest.URL(t)
 	db := pool(t, url)
 	failed := &said{text: "round failed", heard: make(chan struct{})}
-	n := startNode(t, url, nodeOptions{log: failed})
+	n := startNode(t, url, nodeOptions{Log: failed})
 	newInbox(t, n, "jobs", patient)
 	lee := n.linger(t, "jobs", "lee", 1)
 	due := time.Now().Add(time.Hour)

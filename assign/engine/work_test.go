@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,81 +9,6 @@ import (
 )
 
 func after(d time.Duration) *assign.Duration { return new(assign.Duration(d)) } // new of a value: Go 1.26
-
-// Complete, return after a while, return at once, never: what comes back, and what does not.
-func TestDispositions(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	newTask(t, n, "task", `select i as item from generate_series(1, 5) i order by i`, nil)
-	ann := assign.Holder{User: "ann"}
-	got := n.endedRequest(t, n.click(t, "task", "ann", 5).ID)
-	for i, d := range []assign.Disposition{
-		{Outcome: "complete"},
-		{Outcome: "return", After: after(0)},
-		{Outcome: "return", After: after(time.Hour)},
-		{Outcome: "never"},
-	} {
-		w, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false)
-		if err != nil || w.State != d.State() || w.ClosedAt == nil || (w.AvailableAt != nil) != (d.Outcome == "return") {
-			t.Errorf("%s: %+v, %v", d.Outcome, w, err)
-		}
-		if again, err := n.Dispose(t.Context(), got.Work[i].ID, d, ann, false); err != nil || !again.ClosedAt.Equal(*w.ClosedAt) {
-			t.Errorf("%s again: %v", d.Outcome, err)
-		}
-	}
-	bob := n.endedRequest(t, n.click(t, "task", "bob", 5).ID)
-	if got := fmt.Sprint(items(bob)); got != "[1 2]" {
-		t.Errorf("bob got %s, want [1 2]: the completed, and the returned", got)
-	}
-	execute(t, db, `update getwork.work set available_at = clock_timestamp() where after > interval '0'`)
-	cyd := n.endedRequest(t, n.click(t, "task", "cyd", 5).ID)
-	if got := fmt.Sprint(items(cyd)); got != "[3]" {
-		t.Errorf("cyd got %s, want [3]: its hour is over", got)
-	}
-	p, err := n.Pipeline(t.Context(), ann)
-	if err != nil || len(p.Work) != 1 || p.Work[0].Item != "5" {
-		t.Errorf("ann's pipeline: %v, %v", p.Work, err)
-	}
-}
-
-func TestBadDispositions(t *testing.T) {
-	t.Parallel()
-	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
-	db := pool(t, url)
-	newTask(t, n, "task", numbers, nil)
-	ann := assign.Holder{User: "ann"}
-	r := n.endedRequest(t, n.click(t, "task", "ann", 3).ID)
-	note := strings.Repeat("x", 4097)
-	for name, d := range map[string]assign.Disposition{
-		"outcome":            {Outcome: "done"},
-		"after missing":      {Outcome: "return"},
-		"after too long":     {Outcome: "return", After: after(72*time.Hour + 1)},
-		"after negative":     {Outcome: "return", After: after(-1)},
-		"after not a return": {Outcome: "never", After: after(0)},
-		"note":               {Outcome: "never", Note: &note},
-		"note with NUL":      {Outcome: "never", Note: new("a\x00b")},
-	} {
-		if _, err := n.Dispose(t.Context(), r.Work[0].ID, d, ann, false); !assign.IsRefusal(err, assign.Invalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	done := assign.Disposition{Outcome: "complete"}
-	_, err := n.Dispose(t.Context(), r.Work[0].ID, done, assign.Holder{User: "bob"}, false)
-	wantKind(t, err, assign.NotFound)
-	_, err = n.Dispose(t.Context(), 999, done, ann, false)
-	wantKind(t, err, assign.NotFound)
-	if _, err = n.Dispose(t.Context(), r.Work[0].ID, done, assign.Holder{User: "boss"}, true); err != nil {
-		t.Errorf("a manager: %v", err)
-	}
-	_, err = n.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "never"}, ann, false)
-	wantKind(t, err, assign.AlreadyClosed)
-	execute(t, db, `update getwork.work set lease = '1 s', lease_expires_at = clock_timestamp() where id = $1`, r.Work[1].ID)
-	_, err = n.Dispose(t.Context(), r.Work[1].ID, done, ann, false)
-	wantKind(t, err, assign.LeaseLost)
-}
 
 func TestTasks(t *testing.T) {
 	t.Parallel()
@@ -176,7 +99,7 @@ func TestManagersDoNotWaitForTheQuery(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	locked := newGate(StepLocked)
-	n := startNode(t, url, nodeOptions{steps: locked.hold})
+	n := startNode(t, url, nodeOptions{Steps: locked.hold})
 	newTask(t, n, "task", numbers, nil)
 	n.click(t, "task", "ann", 1)
 	<-locked.reached

@@ -15,7 +15,7 @@ import (
 	"getwork/schema/schematest"
 )
 
-// These tests tell faults that are not the query's own, which are retried, from the query's, which fail its requests.
+// These tests distinguish faults that are not the query's own, which are retried, from the query's, which fail its requests.
 
 // impatient returns the URL of a database in which a wait for a lock is short.
 func impatient(address string) string { return address + separator(address) + "lock_timeout=300ms" }
@@ -127,11 +127,11 @@ func TestCachedPlanIsNoStandby(t *testing.T) {
 	}
 }
 
-// A run died with its node, and no request waits: it ends all the same, or every node would look closely for ever.
+// A run died with its node, and no request waits: it ends all the same, or every node would check often for ever.
 func TestDeadRunForNobodyEnds(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
-	n := startNode(t, address, nodeOptions{look: 200 * time.Millisecond})
+	n := startNode(t, address, nodeOptions{Look: 200 * time.Millisecond})
 	db := pool(t, address)
 	task := newTask(t, n, "task", `select 1 as item`, nil)
 	execute(t, db, `

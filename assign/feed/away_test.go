@@ -10,7 +10,7 @@ import (
 func TestTheFeedDoesNotRepeatItselfWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	server := schematest.OwnServer(t, nil)
-	n := startNode(t, server.URL("getwork"), nodeOptions{})
+	n := startNode(t, server.URL("getwork"), NodeOptions{})
 	join(t, n, "ann")
 	server.Crash()
 	await(t, "it was passed over three times", func() bool {

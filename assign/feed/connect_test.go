@@ -14,7 +14,7 @@ import (
 func TestManyConnectAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, NodeOptions{})
 	db := pool(t, url)
 	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.Paused = true })
 	tx, err := db.Begin(t.Context())

@@ -21,10 +21,10 @@ func TestToldOfManyChangesByNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := schematest.URL(t)
-			a := startNode(t, url, nodeOptions{dumb: true, every: time.Minute})
-			var b *node
+			a := startNode(t, url, NodeOptions{Dumb: true, Every: time.Minute})
+			var b *Node
 			if !late {
-				b = startNode(t, url, nodeOptions{})
+				b = startNode(t, url, NodeOptions{})
 			}
 			newInbox(t, a, "inbox", nil)
 			a.push(t, "inbox", "a", "b", "c", "d", "e")
@@ -41,7 +41,7 @@ func TestToldOfManyChangesByNobody(t *testing.T) {
 			complete(work[0])
 			complete(work[1])
 			if late {
-				b = startNode(t, url, nodeOptions{})
+				b = startNode(t, url, NodeOptions{})
 			}
 			ann := b.eventsOf(t, "ann")
 			await(t, "the feed has caught up", func() bool {

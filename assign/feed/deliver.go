@@ -179,7 +179,7 @@ func (f *Feed) deliverWork(ctx context.Context, n news) error {
 	if err != nil {
 		return fmt.Errorf("read changed work: %w", err)
 	}
-	works, err := pgx.CollectRows(rows, records.NewWorkScan().Scan)
+	works, err := pgx.CollectRows(rows, records.NewWorkScan().Within(&assign.Carried{Most: assign.MaxInFlight}).Scan)
 	if err != nil {
 		return fmt.Errorf("read changed work: %w", err)
 	}

@@ -61,7 +61,7 @@ func (f *Feed) deliverTasks(ctx context.Context, n news) error {
 }
 
 // 100,000 items are counted in 10 ms, or in 35 before a vacuum. If each change had them counted, every node would do so four times a
-// second for each such inbox, and tell nobody of anything meanwhile.
+// second for each such inbox, and deliver nothing to anybody meanwhile.
 const (
 	longInbox  = 10_000          // a shorter inbox is counted whenever it is read, in less than a millisecond
 	countEvery = 2 * time.Second // the least time between two counts of a longer one
@@ -86,7 +86,7 @@ func (f *Feed) someTasks(ctx context.Context, ids []int64) ([]assign.Task, error
 		t := &tasks[i]
 		switch {
 		case t.Shelf < 0:
-			t.Shelf = f.counts[t.ID].ready
+			t.Ready(f.counts[t.ID].ready)
 			f.putOff(countEvery-now.Sub(f.counts[t.ID].at), func(later *news) { later.tasks[t.ID] = true })
 		case t.Query == "" && t.Shelf >= longInbox:
 			f.counts[t.ID] = counted{t.Shelf, now}
@@ -97,7 +97,7 @@ func (f *Feed) someTasks(ctx context.Context, ids []int64) ([]assign.Task, error
 
 const tellListEvery = time.Second // and tellTaskIn for each subscription: the least time between two events of the list of tasks
 
-// deliverList tells all connected users that the list of tasks has changed. It names no task, because a user may not know of
+// deliverList sends all connected users that the list of tasks has changed. It names no task, because a user may not know of
 // every task. However many changes came, one event follows the last. The list is read first: the next reread then finds later
 // changes, even if nobody announces them.
 func (f *Feed) deliverList(ctx context.Context) {
@@ -116,7 +116,7 @@ func (f *Feed) deliverList(ctx context.Context) {
 	f.putOff(wait, func(later *news) { later.list = true })
 }
 
-// deliver delivers the task to the followers who do not know its present state, or only to those who were told nothing yet.
+// deliver delivers the task to the followers who do not know its present state, or only to those to whom nothing was sent yet.
 func (t *topic) deliver(task *assign.Task, newcomers bool) {
 	now := assign.Event{Type: "task", Body: task}.Shared()
 	if t.last == nil || t.last.Body.(*assign.Task).Newest != task.Newest || !t.last.Same(now) {

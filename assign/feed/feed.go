@@ -37,6 +37,8 @@ type Counts struct {
 // a later event is never older than an earlier one.
 type Feed struct {
 	Counts
+	Room assign.Room // for large answers of this node, those of calls and those that live channels have not taken yet
+
 	config Config
 	limit  pg.LogLimiter
 	wake   chan struct{} // holds one value while there may be something to deliver
@@ -56,8 +58,8 @@ type Feed struct {
 
 	// Only the loop uses these.
 	readTasks time.Time         // when tasks were last read
-	toldTasks time.Time         // when all followers were last told of them
-	toldList  time.Time         // when all users were last told that the list of tasks has changed
+	toldTasks time.Time         // when all followers last got them
+	toldList  time.Time         // when all users last heard that the list of tasks has changed
 	counts    map[int64]counted // of long inboxes, by the task's id
 	manyAfter time.Time         // until then many changes are no reason to read all users again
 
@@ -75,14 +77,14 @@ func New(c Config) *Feed {
 	return f
 }
 
-// Connected tells the feed that the listener has its connection (again). The feed reads all users again, and then tells them
+// Connected reports that the listener has its connection (again). The feed reads all users again, and then sends them
 // that the node is live.
 func (f *Feed) Connected() { f.listening(assign.Live) }
 
-// Disconnected tells the feed that the listener has lost its connection.
+// Disconnected reports that the listener has lost its connection.
 func (f *Feed) Disconnected() { f.listening(assign.Lagging) }
 
-// Deaf tells the feed that there is no listener, so that it reads all users again every two seconds.
+// Deaf reports that there is no listener, so that it reads all users again every two seconds.
 func (f *Feed) Deaf() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,6 +147,19 @@ func (f *Feed) here() []assign.Holder {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.holders))
+}
+
+// Live returns the users who may hold work and have a live channel on this node, sorted.
+func (f *Feed) Live() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	users := map[string]bool{}
+	for h, subs := range f.holders {
+		if slices.ContainsFunc(subs, func(s *Subscription) bool { return s.works }) {
+			users[h.User] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(users))
 }
 
 // to delivers to one holder's subscriptions, and reports whether a live channel is among them. Subscriptions that want only requests

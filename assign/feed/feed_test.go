@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/manage"
 	"getwork/assign/records"
 	"getwork/notify"
 	"getwork/schema/schematest"
@@ -22,8 +23,8 @@ func TestPushedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
 	queried := newGate(engine.StepQueried)
-	a := startNode(t, url, nodeOptions{steps: queried.hold})
-	b := startNode(t, url, nodeOptions{steps: queried.hold})
+	a := startNode(t, url, NodeOptions{Steps: queried.hold})
+	b := startNode(t, url, NodeOptions{Steps: queried.hold})
 	newTask(t, a, "task", numbers, nil)
 	ann, eve := follow(t, b, "ann"), follow(t, b, "eve")
 	for _, f := range []*follower{ann, eve} {
@@ -70,7 +71,7 @@ func TestPushedOnAnotherNode(t *testing.T) {
 // No change is missed between the snapshot and the events after it: what commits while the snapshot is read comes after it.
 func TestNothingBetweenSnapshotAndEvents(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{})
+	n := startNode(t, schematest.URL(t), NodeOptions{})
 	newTask(t, n, "task", numbers, nil)
 	ann := follow(t, n, "ann")
 	r := n.click(t, "task", "ann", 1) // registered, no snapshot yet
@@ -89,7 +90,7 @@ func TestNothingBetweenSnapshotAndEvents(t *testing.T) {
 // A follower that does not take its events is cut off; nobody waits for it.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{})
+	n := startNode(t, schematest.URL(t), NodeOptions{})
 	slow := follow(t, n, "slow")
 	if err := slow.Start(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestSlowFollower(t *testing.T) {
 // for it than that, however often it follows them.
 func TestFollowerOfManyTasks(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), NodeOptions{Still: true}) // the test is the feed's loop
 	const many = streamLimit + 44
 	names := make([]string, many)
 	for i := range names {
@@ -146,11 +147,11 @@ func TestFollowerOfManyTasks(t *testing.T) {
 	}
 }
 
-// After the listener was away, all users are read again, and told.
+// After the listener was away, all users are read again, and hear of it.
 func TestSnapshotAfterAGap(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, NodeOptions{})
 	db := pool(t, url)
 	ann := follow(t, n, "ann")
 	if err := ann.Start(t.Context(), "worker"); err != nil {
@@ -169,7 +170,7 @@ func TestSnapshotAfterAGap(t *testing.T) {
 func TestDeafNode(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	a, deaf := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{deaf: true})
+	a, deaf := startNode(t, url, NodeOptions{}), startNode(t, url, NodeOptions{Deaf: true})
 	newTask(t, a, "task", numbers, nil)
 	ann := follow(t, deaf, "ann")
 	if err := ann.Start(t.Context(), "worker"); err != nil {
@@ -188,7 +189,7 @@ func TestDeafNode(t *testing.T) {
 
 func TestAwaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{})
+	n := startNode(t, schematest.URL(t), NodeOptions{})
 	newTask(t, n, "task", numbers, func(s *assign.Settings) { s.Paused = true })
 	r, err := n.GetWork(t.Context(), "task", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1, Linger: assign.Duration(time.Hour)})
 	if err != nil {
@@ -218,7 +219,7 @@ func TestEventsAreEncodedAsTheContractHasThem(t *testing.T) {
 func TestListenerThatNeverComesUp(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	a, mute := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{mute: true})
+	a, mute := startNode(t, url, NodeOptions{}), startNode(t, url, NodeOptions{Mute: true})
 	newTask(t, a, "task", numbers, nil)
 	ann := follow(t, mute, "ann")
 	if err := ann.Start(t.Context(), "worker"); err != nil {
@@ -231,10 +232,10 @@ func TestListenerThatNeverComesUp(t *testing.T) {
 	})
 }
 
-// A client that connects while the node is lagging is told so after the snapshot, because it has missed the event itself.
+// A client that connects while the node is lagging hears so after the snapshot, because it has missed the event itself.
 func TestConnectedWhileLagging(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
+	n := startNode(t, schematest.URL(t), NodeOptions{Mute: true})
 	n.Feed.Disconnected()
 	ann := follow(t, n, "ann")
 	if err := ann.Start(t.Context(), "worker"); err != nil {
@@ -247,9 +248,9 @@ func TestConnectedWhileLagging(t *testing.T) {
 }
 
 // startTold starts a node that hears what the test passes to it, and nothing else.
-func startTold(t *testing.T) *node {
+func startTold(t *testing.T) *Node {
 	t.Helper()
-	n := startNode(t, schematest.URL(t), nodeOptions{mute: true})
+	n := startNode(t, schematest.URL(t), NodeOptions{Mute: true})
 	n.Feed.Connected()
 	await(t, "the feed has caught up", func() bool {
 		n.Feed.mu.Lock()
@@ -260,13 +261,29 @@ func startTold(t *testing.T) *node {
 	return n
 }
 
+const (
+	answeredRun = `
+insert into getwork.run (task_id, version, node, state, finished_at, snapshot, given, blocked, passed_over, candidates, cut)
+values ($1, 1, $2, 'finished', clock_timestamp(), pg_current_snapshot(), 1, 0, 0, 1, false)`
+	answeredRequests = `
+insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, completed_at, round_id, run_id)
+select $1, 'user ' || to_char(i, 'FM00000'), $3, $3, $3, 'assigned', clock_timestamp(), 1, 1
+from generate_series(1, $2::integer) i`
+	answeredWork = `
+insert into getwork.work (task_id, item, user_name, request_id, run_id, rank, details)
+select $1, 'loan ' || r.id || '/' || i, r.user_name, r.id, 1, i,
+  json_build_object('loan_id', r.id, 'name', 'A rather usual name', 'amount', 12345.67, 'submitted', '2026-01-31')
+from getwork.work_requested r cross join generate_series(1, $2::integer) i
+where r.task_id = $1`
+)
+
 // A round that answered thousands is delivered to each follower on this node: all of their own requests and nothing else,
 // with the end of the run, whether the round's own NOTIFY names it or an announcement does.
 func TestRoundOfThousands(t *testing.T) {
 	t.Parallel()
 	n := startTold(t)
 	task := newTask(t, n, "task", numbers, nil)
-	db := n.pools.API
+	db := n.Pools.API
 	const answeredAll, each = 2*records.MaxBatch + 100, 3
 	execute(t, db, answeredRun, task.ID, n.Node)
 	execute(t, db, answeredRequests, task.ID, answeredAll, each)
@@ -324,7 +341,7 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	n := startTold(t)
-	db := n.pools.API
+	db := n.Pools.API
 	task := newTask(t, n, "task", numbers, nil)
 	join := func(user string) *follower {
 		f := follow(t, n, user)
@@ -365,12 +382,12 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	title(bob, "another")
 
 	n.Feed.reread(t.Context())
-	cyd := join("cyd") // told after that was read
+	cyd := join("cyd") // hears after that was read
 	title(cyd, "another")
 	nothing(ann)
 	nothing(bob)
 
-	// A user who follows it again is told again.
+	// A user who follows it again hears again.
 	if err := ann.Follow(t.Context(), []string{"task"}, assign.Who{Anything: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -390,11 +407,11 @@ func TestTaskIsToldWhenItChanges(t *testing.T) {
 	nothing(bob)
 }
 
-// Ten thousand followers of a task are told of its changes a little later, so that they do not take a whole core. A new
-// follower is told at once.
+// Ten thousand followers of a task hear of its changes a little later, so that they do not take a whole core. A new
+// follower hears at once.
 func TestThousandsFollowATask(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), NodeOptions{Still: true}) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
 	var told []string
 	followAs := func(user string) {
@@ -424,7 +441,7 @@ func TestThousandsFollowATask(t *testing.T) {
 		t.Fatalf("%d of %d are told", len(got), many)
 	}
 	n.Feed.toldTasks = time.Now().Add(time.Hour) // so that it is not their turn now
-	execute(t, n.pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
+	execute(t, n.Pools.API, `update getwork.task_version set title = 'another' where task_id = $1`, task.ID)
 	n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Settings: true}}})
 	followAs("newcomer")
 	if got := tell(); len(got) != 1 || got[0] != "newcomer another" {
@@ -446,9 +463,9 @@ func TestThousandsFollowATask(t *testing.T) {
 // meanwhile.
 func TestMoreChangesThanNamed(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), NodeOptions{Still: true}) // the test is the feed's loop
 	task := newTask(t, n, "task", numbers, nil)
-	id := waits(t, n.pools.API, task, 1)[0]
+	id := waits(t, n.Pools.API, task, 1)[0]
 	ann := follow(t, n, "user 1")
 	ann.live = true
 	tell := func() {
@@ -492,12 +509,12 @@ func TestMoreChangesThanNamed(t *testing.T) {
 	ann.next("the snapshot in the end", ofType("snapshot"))
 }
 
-// Whatever changes, a long inbox is counted now and then. What else has changed is told at once, and the last count in the end.
+// Whatever changes, a long inbox is counted now and then. What else has changed is sent at once, and the last count in the end.
 func TestLongInboxIsCountedNowAndThen(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, schematest.URL(t), nodeOptions{still: true}) // the test is the feed's loop
+	n := startNode(t, schematest.URL(t), NodeOptions{Still: true}) // the test is the feed's loop
 	task := newInbox(t, n, "inbox", nil)
-	execute(t, n.pools.API, `insert into getwork.item (task_id, item, pushed_by) select $1, i, 'boss' from generate_series(1, $2::integer) i`, task.ID, longInbox+1)
+	execute(t, n.Pools.API, `insert into getwork.item (task_id, item, pushed_by) select $1, i, 'boss' from generate_series(1, $2::integer) i`, task.ID, longInbox+1)
 	ann := follow(t, n, "ann")
 	ann.live = true
 	if err := ann.Follow(t.Context(), []string{"inbox"}, assign.Who{Anything: true}); err != nil {
@@ -515,8 +532,8 @@ func TestLongInboxIsCountedNowAndThen(t *testing.T) {
 	}
 	change := func(title string) {
 		t.Helper()
-		execute(t, n.pools.API, `update getwork.task_version set title = $2 where task_id = $1`, task.ID, title)
-		execute(t, n.pools.API, `update getwork.item set done_at = clock_timestamp() where id = (select min(id) from getwork.item where done_at is null)`)
+		execute(t, n.Pools.API, `update getwork.task_version set title = $2 where task_id = $1`, task.ID, title)
+		execute(t, n.Pools.API, `update getwork.item set done_at = clock_timestamp() where id = (select min(id) from getwork.item where done_at is null)`)
 		n.Feed.Heard(notify.Message{Changes: []notify.Change{{Task: task.ID, Items: true}}})
 	}
 	counted := func(ago time.Duration) {
@@ -547,7 +564,7 @@ func TestLongInboxIsCountedNowAndThen(t *testing.T) {
 	told("a shorter inbox is always counted", "c", longInbox-2)
 }
 
-// A follower is told when other holders hold or wait for a task's items, though as many, and nothing else has changed; but
+// A follower hears when other holders hold or wait for a task's items, though as many, and nothing else has changed; but
 // not of an extended lease.
 func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 	t.Parallel()
@@ -579,7 +596,7 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard()
-	join("cyd") // is told after that was read
+	join("cyd") // hears after that was read
 	n.Feed.Broadcast(assign.Event{Type: "mark"})
 	eve.next("only the mark", func(e assign.Event) bool {
 		if e.Type == "task" {
@@ -587,7 +604,7 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 		}
 		return e.Type == "mark"
 	})
-	if _, err := n.Reassign(t.Context(), work.ID, "bob", "boss"); err != nil {
+	if _, err := manage.Reassign(t.Context(), n.Engine, work.ID, assign.Reassignment{User: "bob", Force: true}, "boss"); err != nil {
 		t.Fatal(err)
 	}
 	heard()
@@ -603,12 +620,12 @@ func TestTaskIsToldWhenItChangesHands(t *testing.T) {
 	told(eve, 1)
 }
 
-// A follower is told at once when a run begins and how it ends, however long the commit of its end takes: not the state
+// A follower hears at once when a run begins and how it ends, however long the commit of its end takes: not the state
 // before that.
 func TestTaskTellsOfItsRun(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, NodeOptions{})
 	db := pool(t, url)
 	newTask(t, n, "task", `select 1 as item`, nil)
 	eve := follow(t, n, "eve")
@@ -624,7 +641,7 @@ func TestTaskTellsOfItsRun(t *testing.T) {
 		return e.Type == "task" && e.Body.(*assign.Task).UsualSeconds != nil && e.Body.(*assign.Task).RunningSince == nil
 	})
 
-	if _, err := n.UpdateTask(t.Context(), "task", 1, "boss", func(s *assign.Settings) error { s.Query = `select 1 as item from pg_sleep(600)`; return nil }); err != nil {
+	if _, err := manage.UpdateTask(t.Context(), n.Engine, "task", 1, "boss", func(s *assign.Settings) error { s.Query = `select 1 as item from pg_sleep(600)`; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, db, `

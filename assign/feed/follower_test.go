@@ -16,7 +16,7 @@ type follower struct {
 	seen  []assign.Event
 }
 
-func follow(t *testing.T, n *node, user string) *follower {
+func follow(t *testing.T, n *Node, user string) *follower {
 	t.Helper()
 	f := &follower{t: t, ready: make(chan struct{}, 1)}
 	f.Stream = n.Feed.Open(assign.Who{Holder: assign.Holder{User: user}}, func() {
@@ -65,7 +65,7 @@ func (f *follower) listed(what string) {
 }
 
 // join follows, and reads hello and the snapshot.
-func join(t *testing.T, n *node, user string) *follower {
+func join(t *testing.T, n *Node, user string) *follower {
 	t.Helper()
 	f := follow(t, n, user)
 	if err := f.Start(t.Context(), "worker"); err != nil {
@@ -76,7 +76,7 @@ func join(t *testing.T, n *node, user string) *follower {
 }
 
 // eventsOf returns a holder's events.
-func (n *node) eventsOf(t testing.TB, user string) <-chan assign.Event {
+func (n *Node) eventsOf(t testing.TB, user string) <-chan assign.Event {
 	t.Helper()
 	told := make(chan assign.Event, 1000)
 	_, end := n.Feed.Subscribe(assign.Holder{User: user}, func(events ...assign.Event) {

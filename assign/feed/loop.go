@@ -22,7 +22,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	again := time.NewTimer(deafEvery)
 	defer again.Stop()
 	ticks, reread := true, time.Now()
-	_, _, _ = f.listChanged(ctx) // nobody follows yet; if the list can't be read now, the first followers are told of it
+	_, _, _ = f.listChanged(ctx) // nobody follows yet; if the list can't be read now, the first followers hear of it
 	for {
 		select {
 		case <-ctx.Done():

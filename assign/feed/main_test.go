@@ -2,147 +2,69 @@ package feed
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
 
 	"getwork/assign"
 	"getwork/assign/engine"
+	"getwork/assign/manage"
 	"getwork/assign/pg"
 	"getwork/assign/records"
-	"getwork/assign/tracing"
-	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
 )
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// node is one engine with its own pools, announcer and listener, as a real node has them.
-type node struct {
+// Node is a node of enginetest.
+type Node struct {
 	*engine.Engine
 	*records.Records
 	Feed  *Feed
-	pools *pg.Pools
-	stop  func()
+	Pools *pg.Pools
+	Begin func()
+	Stop  func()
 }
 
-type nodeOptions struct {
-	steps  func(ctx context.Context, step engine.Step)
-	still  bool          // nothing runs by itself: the test calls it
-	deaf   bool          // no listener
-	mute   bool          // a listener that never comes up
-	every  time.Duration // between two announcements
-	reread time.Duration // instead of rereadEvery
-	dumb   bool          // its announcer can't send, as if the node had died before
-	log    io.Writer
+// NodeOptions are those of enginetest that these tests use, and two of their own.
+type NodeOptions struct {
+	Steps  func(ctx context.Context, step engine.Step)
+	Deaf   bool          // no listener
+	Mute   bool          // a listener that never comes up
+	Every  time.Duration // between two announcements
+	Dumb   bool          // its announcer can't send, as if the node had died before
+	Log    io.Writer
+	Tracer trace.Tracer // nil: tracing is off
 
-	tracer trace.Tracer // nil: tracing is off
+	Still  bool          // nothing runs by itself: the test calls it
+	Reread time.Duration // instead of rereadEvery
 }
 
-var nodeCount struct {
-	sync.Mutex
-	n int
-}
+// NewNode makes a node that has not begun. It is set in nodes_test.go: package enginetest imports this one.
+var NewNode func(t testing.TB, url string, o NodeOptions) *Node
 
 // startNode starts a node on the database of that URL, and stops it when the test ends.
-func startNode(t testing.TB, url string, o nodeOptions) *node {
+func startNode(t testing.TB, url string, o NodeOptions) *Node {
 	t.Helper()
-	nodeCount.Lock()
-	nodeCount.n++
-	name := fmt.Sprintf("n%d", nodeCount.n)
-	nodeCount.Unlock()
-	if o.log == nil {
-		o.log = t.Output()
+	n := NewNode(t, url, o)
+	if o.Reread > 0 {
+		n.Feed.every = o.Reread
 	}
-	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork " + name})
-	if err != nil {
-		t.Fatal(err)
+	if o.Still {
+		return n
 	}
-	send := func(ctx context.Context, channel, payload string) error {
-		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
-		return err
-	}
-	announce := send
-	if o.dumb {
-		announce = func(context.Context, string, string) error { return errors.New("dumb") }
-	}
-	announcer := notify.NewAnnouncer(announce, "getwork", name, log)
-	if o.every > 0 {
-		announcer.Every = o.every
-	}
-	router := pg.Router{Calls: pools.API}
-	rs := records.New(router, nil)
-	var traces *tracing.Tracer
-	if o.tracer != nil {
-		traces = tracing.New(tracing.Config{Tracer: o.tracer, DB: router, Log: log})
-	}
-	f := New(Config{Node: name, DB: router, Records: rs, Trace: traces, Log: log})
-	if o.reread > 0 {
-		f.every = o.reread
-	}
-	e := engine.New(engine.Config{Node: name, Records: rs, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork",
-		Announce: announcer, Log: log, LookEvery: time.Hour, Steps: o.steps})
-	if o.still {
-		t.Cleanup(pools.Close)
-		return &node{Engine: e, Records: rs, Feed: f, pools: pools}
-	}
-	working, endEngine := context.WithCancel(context.Background())
-	ctx, cancel := context.WithCancel(context.Background())
-	var engine, running sync.WaitGroup
-	engine.Go(func() {
-		if err := e.Run(working); err != nil {
-			t.Error(err)
-		}
-	})
-	engine.Go(func() { _ = f.Run(working) })
-	running.Go(func() { _ = announcer.Run(ctx) })
-	if traces != nil {
-		running.Go(func() { _ = traces.Run(ctx) })
-	}
-	up := make(chan struct{}, 1)
-	switch {
-	case o.deaf:
-		f.Deaf()
-		up <- struct{}{}
-	case o.mute:
-		up <- struct{}{}
-	default:
-		l := &notify.Listener{
-			Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-			Send:    send, Channel: "getwork", Node: name, Handle: func(m notify.Message) { e.Heard(m); f.Heard(m) },
-			Up:   func() { f.Connected(); up <- struct{}{} },
-			Down: func(error) { f.Disconnected() },
-			Log:  log,
-		}
-		running.Go(func() { _ = l.Run(ctx) })
-	}
-	n := &node{Engine: e, Records: rs, Feed: f, pools: pools}
-	n.stop = sync.OnceFunc(func() {
-		endEngine()
-		engine.Wait()
-		cancel()
-		running.Wait()
-		pools.Close()
-	})
-	t.Cleanup(n.stop)
-	<-up
-	await(t, "the engine runs", func() bool { return e.Running() })
-	// Whoever connected before the feed has begun would be told of the listener as of a change.
+	n.Begin()
+	// Whoever connected before the feed has begun would hear of the listener as of a change.
 	await(t, "the feed has begun", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.list != "" && f.news.rounds == nil
+		n.Feed.mu.Lock()
+		defer n.Feed.mu.Unlock()
+		return n.Feed.list != "" && n.Feed.news.rounds == nil
 	})
 	return n
 }
@@ -192,7 +114,7 @@ func standstill(t testing.TB, db *pgxpool.Pool) (until func() time.Duration) {
 }
 
 // click asks for work, and fails the test if it is refused.
-func (n *node) click(t testing.TB, task, user string, count int) assign.Request {
+func (n *Node) click(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count})
 	if err != nil {
@@ -202,7 +124,7 @@ func (n *node) click(t testing.TB, task, user string, count int) assign.Request 
 }
 
 // endedRequest waits until a request has ended.
-func (n *node) endedRequest(t testing.TB, id int64) assign.Request {
+func (n *Node) endedRequest(t testing.TB, id int64) assign.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout.Scale(60*time.Second))
 	defer cancel()
@@ -226,14 +148,14 @@ func items(r assign.Request) []string {
 }
 
 // newTask makes a task; change may be nil.
-func newTask(t testing.TB, n *node, name, query string, change func(*assign.Settings)) assign.Task {
+func newTask(t testing.TB, n *Node, name, query string, change func(*assign.Settings)) assign.Task {
 	t.Helper()
 	s := assign.DefaultSettings()
 	s.Name, s.Query = name, assign.Query(query)
 	if change != nil {
 		change(&s)
 	}
-	task, err := n.CreateTask(t.Context(), s, "a manager")
+	task, err := manage.CreateTask(t.Context(), n.Engine, s, "a manager")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,13 +230,13 @@ with r as (
 select array_agg(id order by id) from r`, task.ID, count)
 }
 
-func newInbox(t testing.TB, n *node, name string, change func(*assign.Settings)) assign.Task {
+func newInbox(t testing.TB, n *Node, name string, change func(*assign.Settings)) assign.Task {
 	t.Helper()
 	return newTask(t, n, name, "", change)
 }
 
 // push pushes items that have only a key.
-func (n *node) push(t testing.TB, task string, keys ...string) {
+func (n *Node) push(t testing.TB, task string, keys ...string) {
 	t.Helper()
 	var batch []assign.NewItem
 	for _, k := range keys {
@@ -323,7 +245,7 @@ func (n *node) push(t testing.TB, task string, keys ...string) {
 	n.pushItems(t, task, batch...)
 }
 
-func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) assign.Pushed {
+func (n *Node) pushItems(t testing.TB, task string, batch ...assign.NewItem) assign.Pushed {
 	t.Helper()
 	p, err := n.Push(t.Context(), task, batch, assign.Who{Holder: assign.Holder{User: "boss"}, Anything: true})
 	if err != nil {
@@ -333,7 +255,7 @@ func (n *node) pushItems(t testing.TB, task string, batch ...assign.NewItem) ass
 }
 
 // linger asks for work and lingers for an hour.
-func (n *node) linger(t testing.TB, task, user string, count int) assign.Request {
+func (n *Node) linger(t testing.TB, task, user string, count int) assign.Request {
 	t.Helper()
 	r, err := n.GetWork(t.Context(), task, assign.Click{Holder: assign.Holder{User: user}, Count: count, Linger: assign.Duration(time.Hour)})
 	if err != nil {

@@ -14,12 +14,12 @@ func TestPushesArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	a, b := startNode(t, url, NodeOptions{}), startNode(t, url, NodeOptions{})
 	newTask(t, a, "shelf", `select i as item from generate_series(1, 20000) i order by i`, func(s *assign.Settings) {
 		s.MaxCandidates, s.FreshFor = 20_000, assign.Duration(time.Hour)
 	})
 	a.endedRequest(t, a.click(t, "shelf", "first", 1).ID)
-	execute(t, a.pools.API, `analyze`)
+	execute(t, a.Pools.API, `analyze`)
 	ann := follow(t, b, "ann")
 	if err := ann.Start(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
@@ -28,5 +28,5 @@ func TestPushesArePlannedOnce(t *testing.T) {
 		r := a.click(t, "shelf", "ann", 1+i%3)
 		ann.next(fmt.Sprint("result ", i), func(e assign.Event) bool { return e.Type == "request" && e.Request.ID == r.ID })
 	}
-	schematest.PlannedOnce(t, b.pools.API)
+	schematest.PlannedOnce(t, b.Pools.API)
 }

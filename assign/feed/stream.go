@@ -24,6 +24,10 @@ type Stream struct {
 	queue []assign.Event
 	live  bool // the snapshot is in the queue; events that come before go behind it
 	slow  bool // more events came than may wait; from then on nothing is queued
+
+	// Bytes of the feed's Room: of what is queued, and of what was taken and is being written.
+	queued, taken int
+	closed        bool // nothing is counted any more
 }
 
 // streamLimit is the most events that wait for a connection, besides one for each task that it follows. These come all at once when
@@ -55,7 +59,13 @@ func (s *Stream) Start(ctx context.Context, role string) error {
 	if s.lagging {
 		first = append(first, assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Lagging}})
 	}
+	if role != "" && role != string(assign.RoleObserver) {
+		s.feed.mu.Lock()
+		s.sub.works = true
+		s.feed.mu.Unlock()
+	}
 	s.mu.Lock()
+	first[1] = s.fit(first[1])
 	s.queue = append(first, s.queue...)
 	s.live = true
 	s.mu.Unlock()
@@ -71,10 +81,13 @@ func (s *Stream) Put(events ...assign.Event) {
 			s.feed.Slow.Add(1)
 		}
 		s.slow, s.queue = true, nil
+		s.give(&s.queued)
 		s.feed.Dropped.Add(int64(n))
 	}
 	if !s.slow {
-		s.queue = append(s.queue, events...)
+		for _, e := range events {
+			s.queue = append(s.queue, s.fit(e))
+		}
 	}
 	live := s.live
 	s.mu.Unlock()
@@ -83,11 +96,30 @@ func (s *Stream) Put(events ...assign.Event) {
 	}
 }
 
-// Take removes and returns the queued events. If slow is set, events were lost, and the connection must be closed.
+// fit makes room for an event, whose details are left out if there is none: a connection that was closed instead would come back at
+// once, for a snapshot. s.mu must be held.
+func (s *Stream) fit(e assign.Event) assign.Event {
+	if s.closed {
+		return e
+	}
+	e, counted := s.feed.Room.Fit(s.holder.User, e)
+	s.queued += counted
+	return e
+}
+
+// give gives back what was counted; s.mu must be held.
+func (s *Stream) give(counted *int) {
+	s.feed.Room.Give(s.holder.User, *counted)
+	*counted = 0
+}
+
+// Take removes and returns the queued events. If slow is set, events were lost, and the connection must be closed. Their room is
+// taken until Written.
 func (s *Stream) Take() (events []assign.Event, slow bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live {
+		s.taken, s.queued = s.taken+s.queued, 0
 		events, s.queue = s.queue, nil
 		s.feed.Sent.Add(int64(len(events)))
 	}
@@ -105,10 +137,18 @@ func (s *Stream) Take() (events []assign.Event, slow bool) {
 	return events, s.slow
 }
 
+// Written gives back the room of the events that were taken.
+func (s *Stream) Written() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.give(&s.taken)
+}
+
 // Cut ends the stream with that event as its last: what waits in the queue is not delivered.
 func (s *Stream) Cut(last ...assign.Event) {
 	s.sub.leave()
 	s.mu.Lock()
+	s.give(&s.queued)
 	s.queue, s.live = last, true
 	s.mu.Unlock()
 	s.ready()
@@ -146,4 +186,11 @@ func noTopic(name string) error {
 func (s *Stream) Unfollow(names []string) { s.sub.Unfollow(names...) }
 
 // Close ends the stream. It may be called more than once.
-func (s *Stream) Close() { s.sub.leave() }
+func (s *Stream) Close() {
+	s.sub.leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.give(&s.queued)
+	s.give(&s.taken)
+}

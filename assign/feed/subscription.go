@@ -18,6 +18,7 @@ type Subscription struct {
 	deliver func(...assign.Event)
 	who     assign.Who // the user who follows tasks
 	quiet   bool       // it wants request events only
+	works   bool       // a live channel of somebody who may hold work
 
 	follows atomic.Int64 // how many topics have it as a follower
 }

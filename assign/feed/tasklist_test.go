@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/manage"
 	"getwork/notify"
 	"getwork/schema/schematest"
 	"getwork/schema/schematest/timeout"
@@ -45,20 +46,20 @@ func announcements(t *testing.T, url string) (await func(what string)) {
 	}
 }
 
-// Whatever changes about a task, all users on every node are told that the list has changed, whether or not the task is open
+// Whatever changes about a task, all users on every node hear that the list has changed, whether or not the task is open
 // to them, and nothing about the task.
 func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	o := nodeOptions{reread: time.Hour} // a reread between a change and its announcement would tell of the change twice
+	o := NodeOptions{Reread: time.Hour} // a reread between a change and its announcement would report the change twice
 	a, b := startNode(t, url, o), startNode(t, url, o)
 	all := []*follower{join(t, a, "ann"), join(t, b, "bob"), join(t, b, "bob"), join(t, b, "cyd")}
 	announced := announcements(t, url)
 	version := 0
-	update := func(n *node, name string, change func(*assign.Settings)) func() error {
+	update := func(n *Node, name string, change func(*assign.Settings)) func() error {
 		return func() error {
-			task, err := n.UpdateTask(t.Context(), name, version, "boss", func(s *assign.Settings) error { change(s); return nil })
+			task, err := manage.UpdateTask(t.Context(), n.Engine, name, version, "boss", func(s *assign.Settings) error { change(s); return nil })
 			version = task.Version
 			return err
 		}
@@ -73,14 +74,20 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 		}},
 		{"another title", update(b, "secret", func(s *assign.Settings) { s.Title = "A secret" })},
 		{"another name", update(a, "secret", func(s *assign.Settings) { s.Name = "secret-2" })},
-		{"paused", func() error { _, err := b.SetPaused(t.Context(), "secret-2", true, 0, "boss"); return err }},
-		{"resumed", func() error { _, err := a.SetPaused(t.Context(), "secret-2", false, 0, "boss"); return err }},
-		{"open to others", update(b, "secret-2", func(s *assign.Settings) { s.Groups = []string{"other"} })},
-		{"restored", func() error {
-			_, err := a.Restore(t.Context(), "secret-2", 1, 0, "boss", nil)
+		{"paused", func() error {
+			_, err := manage.SetPaused(t.Context(), b.Engine, "secret-2", true, 0, "boss")
 			return err
 		}},
-		{"deleted", func() error { return b.DeleteTask(t.Context(), "secret-2", 0) }},
+		{"resumed", func() error {
+			_, err := manage.SetPaused(t.Context(), a.Engine, "secret-2", false, 0, "boss")
+			return err
+		}},
+		{"open to others", update(b, "secret-2", func(s *assign.Settings) { s.Groups = []string{"other"} })},
+		{"restored", func() error {
+			_, err := manage.Restore(t.Context(), a.Engine, "secret-2", 1, 0, "boss", nil)
+			return err
+		}},
+		{"deleted", func() error { return manage.DeleteTask(t.Context(), b.Engine, "secret-2", 0) }},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -102,11 +109,11 @@ func TestEverybodyIsToldOfAnotherListOfTasks(t *testing.T) {
 	}
 }
 
-// However many tasks change at once, all users are told about once a second, and of the last change, too.
+// However many tasks change at once, all users hear of it about once a second, and of the last change, too.
 func TestManyTasksChangeAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	a, b := startNode(t, url, nodeOptions{}), startNode(t, url, nodeOptions{})
+	a, b := startNode(t, url, NodeOptions{}), startNode(t, url, NodeOptions{})
 	const many = 60
 	ann := join(t, b, "ann")
 	began := time.Now()
@@ -114,13 +121,13 @@ func TestManyTasksChangeAtOnce(t *testing.T) {
 		for i := range many {
 			s := assign.DefaultSettings()
 			s.Name = fmt.Sprintf("task-%d", i)
-			if _, err := a.CreateTask(t.Context(), s, "boss"); err != nil && t.Context().Err() == nil {
+			if _, err := manage.CreateTask(t.Context(), a.Engine, s, "boss"); err != nil && t.Context().Err() == nil {
 				t.Error(err)
 			}
 		}
 	}()
 	told, known := 0, 0
-	for known < many { // a client that reads when it is told knows all in the end
+	for known < many { // a client that reads when it hears so knows all in the end
 		ann.listed(fmt.Sprintf("%d of %d are known", known, many))
 		told++
 		tasks, err := b.Tasks(t.Context())
@@ -149,12 +156,12 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 		defer n.Feed.mu.Unlock()
 		n.Feed.hear(func(*news) {})
 	}
-	if _, err := n.SetPaused(t.Context(), "task", true, 0, "boss"); err != nil { // makes no version
+	if _, err := manage.SetPaused(t.Context(), n.Engine, "task", true, 0, "boss"); err != nil { // makes no version
 		t.Fatal(err)
 	}
 	look()
 	ann.listed("paused")
-	if err := n.DeleteTask(t.Context(), "task", 0); err != nil {
+	if err := manage.DeleteTask(t.Context(), n.Engine, "task", 0); err != nil {
 		t.Fatal(err)
 	}
 	look()
@@ -164,7 +171,7 @@ func TestListOfTasksWithoutAnnouncement(t *testing.T) {
 	}
 }
 
-// A client that was connected while the listener was away is told once it is back, before its new snapshot. A client that
+// A client that was connected while the listener was away hears of it once it is back, before its new snapshot. A client that
 // reads on either event reads once.
 func TestListOfTasksAfterAGap(t *testing.T) {
 	t.Parallel()
@@ -209,27 +216,27 @@ func TestListOfTasksIsAnnounced(t *testing.T) {
 func TestCreatedAndChangedAtOnce(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, NodeOptions{})
 	announced := announcements(t, url)
-	execute(t, n.pools.API, `
+	execute(t, n.Pools.API, `
 create function rename() returns trigger language plpgsql as $$
 begin update getwork.task_state set name = 'other' where task_id = new.task_id; return null; end $$;
 create constraint trigger rename after insert on getwork.task_state deferrable initially deferred
 for each row execute function rename()`)
 	s := assign.DefaultSettings()
 	s.Name = "task"
-	if _, err := n.CreateTask(t.Context(), s, "boss"); err == nil || !strings.Contains(err.Error(), "no task") {
+	if _, err := manage.CreateTask(t.Context(), n.Engine, s, "boss"); err == nil || !strings.Contains(err.Error(), "no task") {
 		t.Fatalf("creating it: %v; it should be another's by now", err)
 	}
 	announced("created")
 }
 
-// Whoever follows a task that gets groups is not told of its runs any more, even before the task itself is read again.
+// Whoever follows a task that gets groups hears of its runs no more, even before the task itself is read again.
 func TestRunsAreToldToThoseWhoMaySeeTheTask(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
 	url := schematest.URL(t)
-	n := startNode(t, url, nodeOptions{})
+	n := startNode(t, url, NodeOptions{})
 	newTask(t, n, "task", `select 1 as item`, nil)
 	var both [2]*follower
 	for i, who := range []assign.Who{{Holder: assign.Holder{User: "out"}}, {Holder: assign.Holder{User: "in"}, Groups: []string{"desk"}}} {

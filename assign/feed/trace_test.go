@@ -20,7 +20,7 @@ func TestPushesAreSpans(t *testing.T) {
 	queried := newGate(engine.StepQueried)
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
-	a, b := startNode(t, url, nodeOptions{steps: queried.hold}), startNode(t, url, nodeOptions{tracer: tracer, steps: queried.hold})
+	a, b := startNode(t, url, NodeOptions{Steps: queried.hold}), startNode(t, url, NodeOptions{Tracer: tracer, Steps: queried.hold})
 	newTask(t, a, "task", numbers, nil)
 	ann := join(t, b, "ann")
 	ids := map[string]int64{}
@@ -45,7 +45,7 @@ func TestPushesAreSpans(t *testing.T) {
 	close(queried.open)
 	ann.next("her result", func(e assign.Event) bool { return e.Type == "request" && e.Request.State == assign.Assigned })
 	<-held
-	b.stop() // the last spans are made before
+	b.Stop() // the last spans are made before
 	var pushed []string
 	for _, s := range spans.Ended() {
 		if s.Name() != "push" {

@@ -12,7 +12,7 @@ import (
 )
 
 // closed are addresses that no hook may reach unless --webhook-allow names them: this machine, the services with which clouds
-// tell a machine its secrets, and ranges that hide another address or are no host's. Private ranges are not among them: that
+// give a machine its secrets, and ranges that hide another address or are no host's. Private ranges are not among them: that
 // is where a bank's receivers are.
 var closed = prefixes(
 	"0.0.0.0/8", "127.0.0.0/8", // this machine

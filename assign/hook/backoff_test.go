@@ -2,6 +2,7 @@ package hook
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -55,5 +56,34 @@ values ($1, 1, $2, 'work.assigned', json_build_object('type', 'work.assigned', '
 	d.once()
 	if got, want := sent(), []string{"work.assigned failed", "work.assigned later", "work.assigned new"}; !slices.Equal(got, want) {
 		t.Errorf("sent after a test was accepted: %v, want %v", got, want)
+	}
+}
+
+// Several events that fail beside each other count as one failure of their hook, or half a second of refusals would silence it for a
+// minute. A pause that ends later than any can was written before the database's clock was set back: the hook is tried at once.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	var bad atomic.Bool
+	bad.Store(true)
+	d := newDesk(t, failsWhile(&bad))
+	d.hook(assign.WorkAssignedEvent)
+	for _, item := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		d.assign(item)
+	}
+	d.once()
+	if got := d.text(`select failures || ', ' || (retry_at < clock_timestamp() + interval '2 seconds') from getwork.hook`); got != "1, true" {
+		t.Errorf("after eight failures at once the hook has failed, and is tried again soon: %s", got)
+	}
+	bad.Store(false)
+	d.exec(`update getwork.hook_event set next_at = clock_timestamp()`)
+	d.exec(`update getwork.hook set retry_at = clock_timestamp() + interval '59 minutes'`)
+	d.once()
+	if got := d.states(); strings.Contains(got, "delivered") {
+		t.Errorf("sent to a receiver that asked to be left alone: %s", got)
+	}
+	d.exec(`update getwork.hook set retry_at = clock_timestamp() + interval '61 minutes'`)
+	d.once()
+	if got := d.text(`select failures || ' ' || (retry_at is null) from getwork.hook`); got != "0 true" {
+		t.Errorf("after a delivery: %s", got)
 	}
 }

@@ -13,12 +13,13 @@ import (
 // Which says which hooks a list has; the zero value: none.
 type Which struct {
 	Tasks  []string // of these tasks; nil: of all
-	Global bool     // those that are told of all tasks; ignored if Tasks is not nil
+	Global bool     // those that get the events of all tasks; ignored if Tasks is not nil
 	Own    bool     // those of one task
 }
 
 const listHooks = `
-select h.id, s.name, h.url, h.events, h.created_at, h.created_by, case when h.former_until > clock_timestamp() then h.former_until end, h.failures, h.retry_at,
+select h.id, s.name, h.url, h.events, h.created_at, h.created_by, case when h.former_until > clock_timestamp() then h.former_until end, h.failures,
+  case when h.retry_at > clock_timestamp() then h.retry_at end,
   (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'waiting' limit 1000) e),
   (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'dead' limit 1000) e)
 from getwork.hook h
@@ -44,10 +45,12 @@ func (g *Registry) List(ctx context.Context, which Which) ([]assign.Webhook, err
 }
 
 const listDeliveries = `
-select id, 'msg_' || replace(message::text, '-', ''), type, item, state, attempts, created_at, case when state = 'waiting' and isfinite(next_at) then next_at end, ended_at, status, error
-from getwork.hook_event
-where hook_id = $1 and ($2 = '' or state = $2) and ($3::bigint = 0 or id < $3)
-order by id desc
+select e.id, 'msg_' || replace(e.message::text, '-', ''), e.type, e.item, e.state, e.attempts, e.created_at,
+  case when e.state = 'waiting' and isfinite(e.next_at) and greatest(e.next_at, h.retry_at) > clock_timestamp() then greatest(e.next_at, h.retry_at) end,
+  e.ended_at, e.status, e.error
+from getwork.hook_event e join getwork.hook h on h.id = e.hook_id
+where e.hook_id = $1 and ($2 = '' or e.state = $2) and ($3::bigint = 0 or e.id < $3)
+order by e.id desc
 limit $4`
 
 // DeliveryStates are those of a delivery.

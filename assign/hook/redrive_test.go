@@ -103,7 +103,7 @@ func TestResultsDontWaitForARedrive(t *testing.T) {
 	}
 }
 
-// Whoever changes a hook while another deletes it waits, and is told that it is gone.
+// Whoever changes a hook while another deletes it waits, and reads that it is gone.
 func TestChangeOfADeletedHook(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, nil)

@@ -193,7 +193,7 @@ func noHook(id int64) error {
 	return assign.Refuse(assign.NotFound, "there is no web hook %d; GET /api/v1/webhooks lists them", id)
 }
 
-// May refuses callers who may not do something with a hook. global: it is told of all tasks.
+// May refuses callers who may not do something with a hook. global: it gets the events of all tasks.
 type May func(global bool) error
 
 func (g *Registry) find(ctx context.Context, db interface {
@@ -280,7 +280,7 @@ func (g *Registry) Rotate(ctx context.Context, id int64, keep time.Duration, may
 	return secret, assign.UTC(formerUntil), err
 }
 
-// Test has a hook told of a test, and returns the delivery's id.
+// Test sends a hook an event of a test, and returns the delivery's id.
 func (g *Registry) Test(ctx context.Context, id int64, may May) (delivery int64, err error) {
 	err = g.change(ctx, id, "webhook.test", may, func(tx pgx.Tx) (map[string]any, error) {
 		return nil, tx.QueryRow(ctx, g.sql(insertTest), id).Scan(&delivery)

@@ -46,7 +46,6 @@ type Sender struct {
 	Config
 	client  client
 	results chan struct{} // bounds the connections that results take from the engine's own
-	at      time.Time     // when Run looked last, by the database's clock
 
 	mu   sync.Mutex
 	busy map[int64]bool // hooks to which this node sends just now
@@ -74,14 +73,22 @@ type event struct {
 
 func (e *event) messageID() string { return "msg_" + strings.ReplaceAll(e.message, "-", "") }
 
-// claimEvents repeats the index's conditions. A hook that has failed is tried with one event. The lock reads the row again, so
+// paused is true while the hook h is left alone after a failure, for longestRetryAfter at most: a later end was written before the
+// database's clock was set back.
+const paused = `coalesce(h.retry_at > clock_timestamp() and h.retry_at <= clock_timestamp() + interval '1 hour', false)`
+
+// claimEvents repeats the indexes' conditions. A hook that has failed is tried with one event. The lock reads the row again, so
 // an event that another node has just claimed is not due any more. Tests (task 0) don't wait for each other. The hooks come in another
 // order each time: in the table's, the first ones would take all places for as long as they have more than they can send.
+//
+// Statistics from before a backlog say that next to nothing waits, and then any index looks as good as hook_event_line. So no other
+// one has the conditions of an older event of the item, and "offset 0" keeps them from becoming a join: each of thousands of events
+// would be compared with all others.
 const claimEvents = `
 with hooks as materialized (
   select h.id, case when h.failures > 0 then 1 else $2::bigint end as most
   from getwork.hook h
-  where h.id <> all ($1::bigint[]) and (h.retry_at is null or h.retry_at <= clock_timestamp())
+  where h.id <> all ($1::bigint[]) and not ` + paused + `
   order by random()
 ), due as materialized (
   select e.id
@@ -92,7 +99,9 @@ with hooks as materialized (
     where e.hook_id = h.id and e.state = 'waiting' and e.next_at <= (select clock_timestamp())
       and not exists (
         select from getwork.hook_event o
-        where o.hook_id = e.hook_id and o.task_id = e.task_id and o.task_id <> 0 and o.item = e.item and o.state = 'waiting' and o.id < e.id)
+        where o.hook_id::text || ' ' || o.task_id::text || ' ' || o.item = e.hook_id::text || ' ' || e.task_id::text || ' ' || e.item
+          and o.task_id <> 0 and o.ended_at is null and o.id < e.id
+        offset 0)
     order by e.next_at
     limit h.most
     for update skip locked
@@ -114,11 +123,10 @@ func (s *Sender) Run(ctx context.Context) error {
 	sending.Go(func() { s.runTidy(ctx) })
 	for {
 		every := restEvery
-		used, at, err := s.used(ctx)
+		used, err := s.used(ctx)
 		s.warn(ctx, err)
 		if used {
 			every = pollEvery
-			s.warn(ctx, s.heal(ctx, at))
 			s.warn(ctx, s.round(ctx, &sending, freed))
 		}
 		select {
@@ -130,17 +138,16 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-const anyHooks = `select exists (select from getwork.hook) or exists (select from getwork.hook_event), clock_timestamp()`
+const anyHooks = `select exists (select from getwork.hook) or exists (select from getwork.hook_event)`
 
-// used reports whether there are hooks, or events of former ones, and what the database's clock shows. Without any an idle node asks
-// for no more.
-func (s *Sender) used(ctx context.Context) (used bool, at time.Time, err error) {
+// used reports whether there are hooks, or events of former ones. Without any an idle node asks for no more.
+func (s *Sender) used(ctx context.Context) (used bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease/2)
 	defer cancel()
-	if err := s.DB.QueryRow(ctx, s.sql(anyHooks)).Scan(&used, &at); err != nil {
-		return false, at, fmt.Errorf("look for web hooks: %w", err)
+	if err := s.DB.QueryRow(ctx, s.sql(anyHooks)).Scan(&used); err != nil {
+		return false, fmt.Errorf("look for web hooks: %w", err)
 	}
-	return used, at, nil
+	return used, nil
 }
 
 func (s *Sender) warn(ctx context.Context, err error) {
@@ -262,7 +269,7 @@ with over as (
   where id = $1 and attempts = $2 and state <> 'delivered'
   returning hook_id
 )
-update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0 and h.retry_at <= clock_timestamp()`
+update getwork.hook h set failures = 0, retry_at = null from over where h.id = over.hook_id and h.failures > 0 and not ` + paused
 
 	// A receiver that accepts a test is well again, so what failed before waits no longer. No attempt is under way at events that
 	// are due later than the end of any lease; the others are due soon. Whoever waited for a row could deadlock: another result
@@ -278,7 +285,8 @@ with later as materialized (
 update getwork.hook_event e set next_at = clock_timestamp() from later where e.id = later.id`
 
 	// An event waits longer after each failure: 5 s, 20 s, 80 s … 8 h, and up to a fifth longer at random. The whole hook waits
-	// for a second, twice as long after each further failure, a minute at most, or for as long as the receiver asks.
+	// for a second, twice as long after each further failure, a minute at most, or for as long as the receiver asks. What was sent
+	// beside the first failure and failed, too, counts with it: or eight at once would silence the hook for a minute.
 	writeFailed = `
 with failed as (
   update getwork.hook_event
@@ -288,8 +296,10 @@ with failed as (
   returning hook_id
 )
 update getwork.hook h
-set failures = h.failures + 1,
-    retry_at = clock_timestamp() + greatest(interval '1 second' * least(2 ^ least(h.failures, 10), 60), $5::bigint * interval '1 microsecond')
+set failures = h.failures + case when ` + paused + ` then 0 else 1 end,
+    retry_at = clock_timestamp() + greatest(
+      case when ` + paused + ` then h.retry_at - clock_timestamp() else interval '1 second' * least(2 ^ least(h.failures, 10), 60) end,
+      $5::bigint * interval '1 microsecond')
 from failed where h.id = failed.hook_id`
 )
 

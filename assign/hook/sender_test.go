@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,7 +134,25 @@ func TestFailingHookWaits(t *testing.T) {
 	if d.text(`select (retry_at > clock_timestamp() + interval '9 minutes')::text from getwork.hook where failures > 0`) != "true" {
 		t.Error("the receiver asked for ten minutes, and does not get them")
 	}
+	shown := func() (retry, next *time.Time) {
+		t.Helper()
+		hooks, err := d.List(t.Context(), Which{Own: true})
+		if err != nil || len(hooks) != 1 {
+			t.Fatal(hooks, err)
+		}
+		waiting, err := d.Deliveries(t.Context(), hooks[0].ID, "waiting", 0, 10, anybody)
+		if err != nil || len(waiting) == 0 {
+			t.Fatal(waiting, err)
+		}
+		return hooks[0].RetryAt, waiting[0].NextAt
+	}
+	if retry, next := shown(); retry == nil || time.Until(*retry) < 9*time.Minute || next == nil || next.Before(*retry) {
+		t.Errorf("the hook is said to be tried again at %v, an event of it at %v", retry, next)
+	}
 	d.due()
+	if retry, next := shown(); retry != nil || next != nil {
+		t.Errorf("what is due is said to be tried again at %v and %v", retry, next)
+	}
 	d.once()
 	if n := len(d.receiver.all()); n != 5 {
 		t.Errorf("%d attempts in all, want 5: a hook that failed is tried with one event", n)

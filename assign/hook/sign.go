@@ -13,7 +13,7 @@ import (
 // secretPrefix is before a secret's base64, as Standard Webhooks writes it.
 const secretPrefix = "whsec_"
 
-// newSecret returns a secret of 256 bits, and how its receiver is told.
+// newSecret returns a secret of 256 bits, and the form in which its receiver gets it.
 func newSecret() (secret []byte, shown string) {
 	secret = make([]byte, 32)
 	_, _ = rand.Read(secret)

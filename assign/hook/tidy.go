@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"getwork/assign/pg"
 )
 
 const keepDelivered = 7 * 24 * time.Hour
@@ -66,15 +70,12 @@ func (s *Sender) runTidy(ctx context.Context) {
 func (s *Sender) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	switch used, _, err := s.used(ctx); {
+	switch used, err := s.used(ctx); {
 	case err != nil:
 		return err
 	case !used:
 		s.Oldest.Store(0)
 		return nil
-	}
-	if err := s.healLate(ctx); err != nil {
-		return err
 	}
 	buried, err := s.repeat(ctx, buryEvents, giveUp.Microseconds())
 	if err != nil {
@@ -98,4 +99,16 @@ func (s *Sender) tidy(ctx context.Context) error {
 	}
 	s.Oldest.Store(int64(oldest * float64(time.Second)))
 	return nil
+}
+
+// repeat executes a statement that changes a part of the rows, in small batches, as the engine's, until none is left.
+func (s *Sender) repeat(ctx context.Context, statement string, args ...any) (all int64, err error) {
+	for n := int64(1); n > 0 && err == nil; all += n {
+		err = pg.Transact(ctx, s.DB, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, s.sql(statement), args...)
+			n = tag.RowsAffected()
+			return err
+		})
+	}
+	return all, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // lockPatience is how long a statement waits for a lock. A session that holds one of getwork's locks longer is stuck, or
-// somebody locked a table by hand. The waiting call is then told so, and its connection becomes free for others. lockPatience
+// somebody locked a table by hand. The waiting call is then refused, and its connection becomes free for others. lockPatience
 // is longer than a node that froze under an assign lock keeps it.
 const lockPatience = "8s"
 
@@ -65,15 +65,6 @@ func Transact(ctx context.Context, db Beginner, f func(pgx.Tx) error) (err error
 // shuts down. It ends after a minute, because a million candidates take their time.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-}
-
-// IDs reads the ids that a statement returns.
-func IDs(ctx context.Context, tx pgx.Tx, statement string) ([]int64, error) {
-	rows, err := tx.Query(ctx, statement)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // Cancelled reports whether PostgreSQL ended a statement because of its time-out or a cancel request.

@@ -17,23 +17,23 @@ func BenchmarkAssign(b *testing.B) {
 			}
 			return requests
 		}
-		benchmark(b, "plain", n, Rules{}, wants(crowd(n, n), 3), plain(3*n))
-		benchmark(b, "rules", n, Rules{MaxOpen: 100, Groups: []string{"desk", "night"}}, wants(crowd(n, n/10), 3), ruled(3*n))
+		benchmark(b, "plain", n, wants(crowd(n, n), 3), plain(3*n))
+		benchmark(b, "rules", n, limited(wants(crowd(n, n/10), 3)), ruled(3*n))
 		// Ten programs share a name that is barred from the best items: these stay in front of all others.
 		kept := plain(3*n + 100)
 		for i := range 100 {
-			kept[i].Barred = []string{"user 0"}
+			kept[i].Barred = []Bar{{"user 0", FourEyes}}
 		}
-		benchmark(b, "kept from the best", n, Rules{}, wants(crowd(n, 1), 3), kept)
-		benchmark(b, "one item with many places", n, Rules{}, wants(crowd(n, n), 1), []Item{{Slots: n}})
+		benchmark(b, "kept from the best", n, wants(crowd(n, 1), 3), kept)
+		benchmark(b, "one item with many places", n, wants(crowd(n, n), 1), []Item{{Slots: n}})
 	}
 }
 
-func benchmark(b *testing.B, name string, n int, rules Rules, requests []Request, items []Item) {
+func benchmark(b *testing.B, name string, n int, requests []Request, items []Item) {
 	b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			plan := Assign(rules, requests, Supply{Source: Result, Items: items, Usable: true})
+			plan := Assign(requests, Supply{Source: Result, Items: items, Usable: true})
 			if last := plan.Answers[n-1]; last.Outcome != Assigned {
 				b.Fatalf("the last request %v%v", outcomes[last.Outcome], reasons[last.Reason])
 			}
@@ -46,8 +46,15 @@ func benchmark(b *testing.B, name string, n int, rules Rules, requests []Request
 func crowd(n, users int) []Request {
 	requests := make([]Request, n)
 	for i := range requests {
-		requests[i] = Request{ID: int64(i + 1), Groups: []string{"sales", "night"},
+		requests[i] = Request{ID: int64(i + 1), Room: NoLimit,
 			Holder: Holder{User: fmt.Sprintf("user %d", i%users), Instance: fmt.Sprint(i / users)}}
+	}
+	return requests
+}
+
+func limited(requests []Request) []Request {
+	for i := range requests {
+		requests[i].Limit(100, AtLimit)
 	}
 	return requests
 }
@@ -74,7 +81,7 @@ func ruled(n int) []Item {
 		case 2:
 			it.Exclusive, it.Busy = fmt.Sprint("busy ", i), true
 		case 3:
-			it.Barred = []string{fmt.Sprintf("user %d", i%100), "somebody", "somebody else"}
+			it.Barred = []Bar{{fmt.Sprintf("user %d", i%100), LetGo}, {"somebody", LetGo}, {"somebody else", FourEyes}}
 		}
 		items = append(items, it)
 	}

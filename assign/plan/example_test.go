@@ -9,9 +9,9 @@ import (
 // Three people wait, and the query found four loans: first come, first served, each with the best loans left.
 func ExampleAssign() {
 	waiting := []plan.Request{
-		{ID: 101, Holder: plan.Holder{User: "Oliver"}, Wanted: 2}, // clicked first
-		{ID: 102, Holder: plan.Holder{User: "Tracy"}, Wanted: 3},  // while the query ran
-		{ID: 103, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
+		{ID: 101, Holder: plan.Holder{User: "Oliver"}, Wanted: 2, Room: plan.NoLimit}, // clicked first
+		{ID: 102, Holder: plan.Holder{User: "Tracy"}, Wanted: 3, Room: plan.NoLimit},  // while the query ran
+		{ID: 103, Holder: plan.Holder{User: "Ann"}, Wanted: 1, Room: plan.NoLimit},
 	}
 	loans := []string{"loan 123", "loan 77", "loan 4711", "loan 9"}
 	items := make([]plan.Item, len(loans))
@@ -19,7 +19,7 @@ func ExampleAssign() {
 		items[i].Slots = 1
 	}
 
-	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
+	p := plan.Assign(waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
 	for i, a := range p.Answers {
 		fmt.Print(waiting[i].Holder.User, ":")
 		for _, g := range a.Grants {
@@ -36,14 +36,14 @@ func ExampleAssign() {
 // A job has three places, and the second is taken; a volunteer may have one job.
 func ExampleAssign_places() {
 	waiting := []plan.Request{
-		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
-		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 1, Open: 1}, // has a job already
-		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1},
-		{ID: 4, Holder: plan.Holder{User: "Dan"}, Wanted: 1},
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1, Room: 1, Why: plan.AtLimit},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 1, Room: 0, Why: plan.AtLimit}, // has a job already
+		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1, Room: 1, Why: plan.AtLimit},
+		{ID: 4, Holder: plan.Holder{User: "Dan"}, Wanted: 1, Room: 1, Why: plan.AtLimit},
 	}
 	job := plan.Item{Slots: 3, Taken: []int{2}, Holders: []plan.Holder{{User: "Eve"}}}
 
-	p := plan.Assign(plan.Rules{MaxOpen: 1}, waiting, plan.Supply{Source: plan.Result, Items: []plan.Item{job}, Usable: true})
+	p := plan.Assign(waiting, plan.Supply{Source: plan.Result, Items: []plan.Item{job}, Usable: true})
 	for i, a := range p.Answers {
 		switch {
 		case a.Outcome == plan.Assigned:
@@ -65,13 +65,13 @@ func ExampleAssign_places() {
 // request that wants more than is left waits for that run, and later requests do not overtake it.
 func ExampleAssign_shelf() {
 	waiting := []plan.Request{
-		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1},
-		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 2},
-		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1},
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 1, Room: plan.NoLimit},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 2, Room: plan.NoLimit},
+		{ID: 3, Holder: plan.Holder{User: "Cid"}, Wanted: 1, Room: plan.NoLimit},
 	}
 	left := []plan.Item{{Slots: 1}, {Slots: 1}}
 
-	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Shelf, Items: left, Cut: true, Usable: true})
+	p := plan.Assign(waiting, plan.Supply{Source: plan.Shelf, Items: left, Cut: true, Usable: true})
 	for i, a := range p.Answers {
 		fmt.Println(waiting[i].Holder.User, "waits for a run:", a.Outcome == plan.Wait)
 	}
@@ -86,18 +86,18 @@ func ExampleAssign_shelf() {
 // Four eyes, and a group of which one member is held at a time: a user who is barred from the best item gets the next.
 func ExampleAssign_rules() {
 	waiting := []plan.Request{
-		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 3},
-		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 3},
+		{ID: 1, Holder: plan.Holder{User: "Ann"}, Wanted: 3, Room: plan.NoLimit},
+		{ID: 2, Holder: plan.Holder{User: "Bob"}, Wanted: 3, Room: plan.NoLimit},
 	}
 	names := []string{"loan 1", "loan 2", "loan 3", "loan 4"}
 	items := []plan.Item{
-		{Slots: 1, Barred: []string{"Ann"}}, // she verified it in another task
+		{Slots: 1, Barred: []plan.Bar{{User: "Ann", Because: plan.FourEyes}}}, // she verified it in another task
 		{Slots: 1, Exclusive: "account 7"},
 		{Slots: 1, Exclusive: "account 7"},
 		{Slots: 1},
 	}
 
-	p := plan.Assign(plan.Rules{}, waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
+	p := plan.Assign(waiting, plan.Supply{Source: plan.Result, Items: items, Usable: true})
 	for i, a := range p.Answers {
 		fmt.Print(waiting[i].Holder.User, ":")
 		for _, g := range a.Grants {

@@ -1,13 +1,25 @@
-// Package plan decides who gets what ([Assign]), what a node does next for a task ([Next]), and when a shelf is renewed
-// ([RefreshIn]).
+// Package plan decides who gets what ([Assign]), and what a node does next for a task ([Next]).
 //
-// All are pure functions of values: no context, clock, log, randomness or I/O. Assign's arguments were read under the
+// Both are pure functions of values: no context, clock, log, randomness or I/O. Assign's arguments were read under the
 // assign lock, and its result is written under the same lock. So every mistake in a decision can be found, and tested,
-// here alone. Every rule of a task is an input of Assign: how many places an item has, who may not have it, which items
-// exclude each other, how much a user may hold, and who may take the task at all.
+// here alone. testdata/spec has the rules as plain cases.
+//
+// # Rules
+//
+// Every rule of a task fills a field, and so does a new one. A rule for a user, whatever the item, lowers [Request.Room] and is
+// its [Request.Why]: see [Request.Limit]. A rule for an item is a field of [Item], and [Bars] tells whom it keeps from the
+// item. Rounds, claims, reassignments and explanations all go by these.
+//
+// # Races
+//
+//   - A request that found too little on a cut shelf is overtaken by a later one that asks for less. The shelf ends with the
+//     request that it could not satisfy. TestSpecification (sources.txt)
 package plan
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Holder is a user, or one of several programs under the user's name.
 type Holder struct{ User, Instance string }
@@ -18,21 +30,28 @@ type Request struct {
 	Holder   Holder
 	Wanted   int      // at least 1
 	Lingers  bool     // it waits rather than end with nothing
-	Open     int      // how much of the task the user holds already; the same in all requests of the user
+	Room     int      // how many the user may still get, in all: what a round gives to their other requests counts
+	Why      Reason   // why not more
 	Groups   []string // the user's groups
-	Ran      bool     // the shelf's run left it to this shelf; in a run's own round: an earlier run left it to a shelf that never answered
 	Anything bool     // needs no group: the user is a manager
 }
 
-// Rules are the task's rules for every user.
-type Rules struct {
-	MaxOpen int      // the most that one user may hold; 0 for no limit
-	Groups  []string // members of any of these may take the task; empty for everybody
+// NoLimit is the room of a user whom no rule limits. No room is the zero value: whoever forgets it gives too little, not too much.
+const NoLimit = math.MaxInt
+
+// Limit lowers the room to n, or to none if n is negative; why is the reason. Of two rules that leave the same room, the reason
+// is the first.
+func (r *Request) Limit(n int, why Reason) {
+	if n = max(n, 0); n < r.Room {
+		r.Room, r.Why = n, why
+	}
 }
 
-// allow reports whether the request's user may take the task at all.
-func (r Rules) allow(q Request) bool {
-	return q.Anything || len(r.Groups) == 0 || slices.ContainsFunc(q.Groups, func(g string) bool { return slices.Contains(r.Groups, g) })
+// Only leaves no room if the task is for members of groups, and the user is in none of them. No groups: it is for everybody.
+func (r *Request) Only(groups []string) {
+	if !r.Anything && len(groups) > 0 && !slices.ContainsFunc(r.Groups, func(g string) bool { return slices.Contains(groups, g) }) {
+		r.Limit(0, Barred)
+	}
 }
 
 // Item is an item that can be handed out, perhaps not to everybody.
@@ -40,9 +59,68 @@ type Item struct {
 	Slots     int      // how many holders it may have; 0: nobody may have it now, because the task's recheck has not returned it
 	Taken     []int    // the numbers of the held places; after Slots was lowered there may be more than Slots, and higher ones
 	Holders   []Holder // the holders of those places; no holder has an item twice
-	Barred    []string // users who may not have it, because they had it elsewhere (four eyes) or returned it to others
+	Barred    []Bar    // users who may not have it
 	Exclusive string   // its group, of which one member is held at a time, by one holder; empty for none
 	Busy      bool     // another member of the group is held
+}
+
+// Bar keeps a user from an item.
+type Bar struct {
+	User    string
+	Because Because
+}
+
+// Because names what keeps a request's user from an item.
+type Because int
+
+// The values of Because. The last ones are those of a Bar.
+const (
+	Free      Because = iota // nothing does
+	NoRoom                   // the user may get no more: see Request.Why
+	Full                     // all its places are taken
+	GroupHeld                // a member of its group is held
+	HoldsIt                  // the holder has it already
+	FourEyes                 // the user holds or completed it under a task that this one conflicts with
+	LetGo                    // the user returned it to others, or put it off
+)
+
+// Bars says what keeps the request's user from the item, as both were before the round.
+func Bars(r *Request, it *Item) Because {
+	switch {
+	case r.Room <= 0:
+		return NoRoom
+	case it.free() <= 0:
+		return Full
+	case it.groupHeld():
+		return GroupHeld
+	}
+	return bars(r, it)
+}
+
+// bars is Bars for a user who has room, and an item that somebody could have. A round keeps count of both itself.
+func bars(r *Request, it *Item) Because {
+	if slices.Contains(it.Holders, r.Holder) {
+		return HoldsIt
+	}
+	for i := range it.Barred {
+		if it.Barred[i].User == r.Holder.User {
+			return it.Barred[i].Because
+		}
+	}
+	return Free
+}
+
+// free returns the number of free places. It is negative if places were lowered.
+func (it *Item) free() int { return it.Slots - len(it.Taken) }
+
+func (it *Item) groupHeld() bool { return it.Exclusive != "" && (it.Busy || len(it.Taken) > 0) }
+
+// Place returns the number of the lowest free place above n. Places are numbered from 1.
+func (it *Item) Place(n int) int {
+	for n++; slices.Contains(it.Taken, n); {
+		n++
+	}
+	return n
 }
 
 // Source says where the items come from, which decides what an empty shelf means.
@@ -87,7 +165,7 @@ const (
 // Reason says why a request got nothing, or less than it wanted.
 type Reason int
 
-// The reasons of None and Linger. Partial has one of the last two, or NoReason.
+// The reasons of None and Linger. Partial has Barred, the request's Why, or NoReason.
 const (
 	NoReason Reason = iota
 	NoMatch         // there are no items
@@ -114,6 +192,7 @@ type Answer struct {
 type Plan struct {
 	Answers []Answer
 	Spent   bool // the shelf ends: a request waits for a run, and none may overtake it
+	Left    bool // somebody whom no rule bars could still have an item; if not, whoever comes after these requests gets nothing
 	Short   bool // the plan is void, and has no answers: read more items and plan again
 }
 
@@ -124,57 +203,49 @@ type Plan struct {
 // query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
 // too. A stale shelf says nothing about the query: whether it is cut or not, each request gets all that it wants, or waits. A
 // request that only a rule keeps from the rest waits alone. In a run's own round a request may get less than it wants, because
-// nobody can get better items. Only a request that finds the result used up waits for the next run. A run's own round may leave
-// requests to the shelf that its result becomes. The shelf answers them as that round would: another run would find the same
-// items. If the shelf ends first, the next run's own round answers them (Request.Ran).
-func Assign(rules Rules, requests []Request, supply Supply) Plan {
+// nobody can get better items. Only a request that finds the result used up waits for the next run.
+func Assign(requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
-	open := map[string]int{}
-	for _, r := range requests {
-		open[r.Holder.User] = r.Open
-	}
+	got := map[string]int{} // how many each user got in this round
 	plan := Plan{Answers: make([]Answer, 0, len(requests))}
-	for _, r := range requests {
-		room := r.Wanted
-		if rules.MaxOpen > 0 {
-			room = min(room, rules.MaxOpen-open[r.Holder.User])
-		}
+	for i := range requests {
+		r := &requests[i]
+		room := min(r.Wanted, r.Room-got[r.Holder.User])
 		answer := Answer{Request: r.ID}
 		switch {
-		case !rules.allow(r):
-			answer.Outcome, answer.Reason = None, Barred
 		case room <= 0:
-			answer.Outcome, answer.Reason = None, AtLimit
+			answer.Outcome, answer.Reason = None, r.Why
 		case plan.Spent:
 			answer.Outcome = Wait
 		default:
-			found, left := s.pick(r.Holder, room)
+			found, left := s.pick(r, room)
 			if len(found) < room && supply.More {
 				return Plan{Short: true}
 			}
 			answer.Outcome, answer.Reason = outcome(r, supply, room, len(found), left, s.usedUp())
 			if answer.Outcome == Assigned || answer.Outcome == Partial {
 				answer.Grants = s.take(r.Holder, found)
-				open[r.Holder.User] += len(found)
+				got[r.Holder.User] += len(found)
 			}
 			plan.Spent = answer.Outcome == Wait && supply.Source == Shelf && left < room
 		}
 		plan.Answers = append(plan.Answers, answer)
 	}
+	plan.Left = s.left()
 	return plan
 }
 
 // outcome decides what becomes of a request that may have room items and found so many. If those are too few, left is the
 // number of items that a user whom no rule bars could have.
-func outcome(r Request, supply Supply, room, found, left int, usedUp bool) (Outcome, Reason) {
+func outcome(r *Request, supply Supply, room, found, left int, usedUp bool) (Outcome, Reason) {
 	switch {
 	case found == r.Wanted:
 		return Assigned, NoReason
 	case supply.Stale:
 		return Wait, NoReason
 	case found == room:
-		return Partial, AtLimit
-	case supply.Cut && supply.Source == Shelf && !r.Ran:
+		return Partial, r.Why
+	case supply.Cut && supply.Source == Shelf:
 		return Wait, NoReason
 	case left > found && found > 0:
 		return Partial, Barred
@@ -216,8 +287,8 @@ func newStock(items []Item) *stock {
 	s := &stock{items: make([]entry, len(items)), busy: map[string]bool{}, given: map[Holder][]int{}}
 	for i := range items {
 		it := &items[i]
-		s.items[i] = entry{Item: it, left: it.Slots - len(it.Taken), next: i + 1}
-		if it.Exclusive != "" && (it.Busy || len(it.Taken) > 0) {
+		s.items[i] = entry{Item: it, left: it.free(), next: i + 1}
+		if it.groupHeld() {
 			s.busy[it.Exclusive] = true
 		}
 	}
@@ -229,9 +300,20 @@ func newStock(items []Item) *stock {
 // waited for it would make the query run for ever.
 func (s *stock) usedUp() bool { return len(s.given) > 0 || len(s.items) == 0 }
 
-// pick finds the best items, at most n, that the holder may have. On the way it counts the items that a user whom no rule bars
-// could have; left is less than n only if there are no more. Two members of a group are never found together, and count once.
-func (s *stock) pick(h Holder, n int) (found []int, left int) {
+// left reports whether somebody whom no rule bars could have an item.
+func (s *stock) left() bool {
+	for ; s.first < len(s.items); s.first = s.items[s.first].next {
+		if it := &s.items[s.first]; it.left > 0 && !s.busy[it.Exclusive] {
+			return true
+		}
+	}
+	return false
+}
+
+// pick finds the best items, at most n, that the request's holder may have. On the way it counts the items that a user whom no
+// rule bars could have; left is less than n only if there are no more. Two members of a group are never found together, and
+// count once.
+func (s *stock) pick(r *Request, n int) (found []int, left int) {
 	counted, chosen := map[string]bool{}, map[string]bool{} // by group; "" is always false
 	for link := &s.first; *link < len(s.items) && len(found) < n; {
 		i := *link
@@ -248,7 +330,7 @@ func (s *stock) pick(h Holder, n int) (found []int, left int) {
 			counted[it.Exclusive] = it.Exclusive != ""
 			left++
 		}
-		if slices.Contains(it.Barred, h.User) || slices.Contains(it.Holders, h) || slices.Contains(s.given[h], i) {
+		if bars(r, it.Item) != Free || slices.Contains(s.given[r.Holder], i) {
 			continue
 		}
 		chosen[it.Exclusive] = it.Exclusive != ""
@@ -262,9 +344,7 @@ func (s *stock) take(h Holder, items []int) []Grant {
 	grants := make([]Grant, 0, len(items))
 	for _, i := range items {
 		it := &s.items[i]
-		for it.slot++; slices.Contains(it.Taken, it.slot); {
-			it.slot++
-		}
+		it.slot = it.Place(it.slot)
 		it.left--
 		if it.Exclusive != "" {
 			s.busy[it.Exclusive] = true

@@ -3,22 +3,22 @@ package plan
 import "slices"
 
 // situationOf makes a small situation, crowded enough that rules meet. draw(n) chooses one of 0 … n-1.
-func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
+func situationOf(draw func(n int) int) ([]Request, Supply) {
 	seldom := func() bool { return draw(4) == 3 }
 	users, groups := []string{"Ann", "Bob", "Cid", "Dan"}, []string{"desk", "night"}
 	someone := func() Holder { return Holder{users[draw(len(users))], []string{"", "one"}[draw(2)]} }
-	var rules Rules
+	limit, only := NoLimit, []string(nil)
 	if seldom() {
-		rules.MaxOpen = 1 + draw(4)
+		limit = 1 + draw(4)
 	}
 	if seldom() {
-		rules.Groups = groups[:1+draw(2)]
+		only = groups[:1+draw(2)]
 	}
 
 	requests := make([]Request, draw(7))
 	open := map[string]int{}
 	for _, user := range users {
-		if rules.MaxOpen > 0 {
+		if limit < NoLimit {
 			open[user] = draw(4)
 		}
 	}
@@ -26,10 +26,12 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 	for i := range requests {
 		id += int64(1 + draw(3))
 		h := someone()
-		requests[i] = Request{ID: id, Holder: h, Wanted: 1 + draw(4), Open: open[h.User], Lingers: seldom(), Anything: seldom()}
+		requests[i] = Request{ID: id, Holder: h, Wanted: 1 + draw(4), Room: NoLimit, Lingers: seldom(), Anything: seldom()}
 		if draw(2) == 1 {
 			requests[i].Groups = groups[draw(2):]
 		}
+		requests[i].Only(only)
+		requests[i].Limit(limit-open[h.User], AtLimit)
 	}
 
 	supply := Supply{Source: Source(draw(3)), Cut: draw(2) == 1, Items: make([]Item, draw(9)), Usable: !seldom()}
@@ -48,18 +50,15 @@ func situationOf(draw func(n int) int) (Rules, []Request, Supply) {
 			}
 		}
 		for seldom() {
-			it.Barred = append(it.Barred, users[draw(len(users))])
+			it.Barred = append(it.Barred, Bar{users[draw(len(users))], []Because{FourEyes, LetGo}[i%2]})
 		}
 	}
 	markBusy(supply.Items, map[string]bool{"g": seldom(), "h": seldom()})
 	supply.Stale = supply.Source == Shelf && seldom()
 	if supply.Source == Shelf {
 		supply.Used = seldom()
-		for i := range requests {
-			requests[i].Ran = seldom()
-		}
 	}
-	return rules, requests, supply
+	return requests, supply
 }
 
 // markBusy marks every item of whose group another member is held, here or elsewhere.

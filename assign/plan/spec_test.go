@@ -15,9 +15,9 @@ import (
 // The specification is in testdata/spec. Each situation has a name, a supply, and requests with their answers:
 //
 //	# The lowest free place is given.
-//	task: at most 2 each, for desk
+//	task: for desk
 //	whole run: a, job (3 places, Ann 1, Bob/agent-2 3, not Cid), b (group g, busy)
-//	Eve wants 2, holds 1, lingers, in desk  -> partial a
+//	Eve wants 2, room 1, lingers, in desk  -> partial a
 //	Max wants 1, manager                    -> assigned job at 2
 //
 // "ran" says that the shelf's run was for the request.
@@ -37,10 +37,10 @@ func TestSpecification(t *testing.T) {
 		for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 			s := parse(t, block)
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+s.name, func(t *testing.T) {
-				if diff := cmp.Diff(s.want, s.render(Assign(s.rules, s.requests, s.supply))); diff != "" {
+				if diff := cmp.Diff(s.want, s.render(Assign(s.requests, s.supply))); diff != "" {
 					t.Errorf("want -, got +\n%s", diff)
 				}
-				if diff := cmp.Diff(twin(s.rules, s.requests, s.supply), Assign(s.rules, s.requests, s.supply)); diff != "" {
+				if diff := cmp.Diff(twin(s.requests, s.supply), Assign(s.requests, s.supply)); diff != "" {
 					t.Errorf("twin -, plan +\n%s", diff)
 				}
 			})
@@ -51,7 +51,7 @@ func TestSpecification(t *testing.T) {
 // situation is one block of the specification.
 type situation struct {
 	name     string
-	rules    Rules
+	groups   []string // of the task
 	supply   Supply
 	names    []string // of the items
 	requests []Request
@@ -69,7 +69,7 @@ func parse(t *testing.T, block string) situation {
 		case strings.HasPrefix(line, "# "):
 			s.name = strings.TrimSpace(s.name + " " + line[2:])
 		case head == "task":
-			s.parseRules(t, tail)
+			s.groups = strings.Fields(strings.TrimPrefix(tail, " for "))
 		case s.supply.Items == nil:
 			s.parseSupply(t, head, tail)
 		default:
@@ -81,16 +81,6 @@ func parse(t *testing.T, block string) situation {
 		}
 	}
 	return s
-}
-
-func (s *situation) parseRules(t *testing.T, text string) {
-	for _, part := range split(text) {
-		if groups, ok := strings.CutPrefix(part, "for "); ok {
-			s.rules.Groups = strings.Fields(groups)
-		} else {
-			scan(t, part, "at most %d each", &s.rules.MaxOpen)
-		}
-	}
 }
 
 var sources = map[string]Supply{
@@ -128,7 +118,7 @@ func parseItem(t *testing.T, text string) Item {
 		case first == "group":
 			it.Exclusive = rest
 		case first == "not":
-			it.Barred = append(it.Barred, rest)
+			it.Barred = append(it.Barred, Bar{rest, LetGo})
 		case part == "busy":
 			it.Busy = true
 		default:
@@ -141,27 +131,28 @@ func parseItem(t *testing.T, text string) Item {
 }
 
 func (s *situation) parseRequest(t *testing.T, text string) {
-	r := Request{ID: int64(len(s.requests) + 1)}
+	r := Request{ID: int64(len(s.requests) + 1), Room: NoLimit}
+	room := NoLimit
 	for i, part := range split(text) {
 		first, rest, _ := strings.Cut(part, " ")
 		switch {
 		case i == 0:
 			r.Holder = holder(first)
 			scan(t, rest, "wants %d", &r.Wanted)
-		case first == "holds":
-			scan(t, rest, "%d", &r.Open)
+		case first == "room":
+			scan(t, rest, "%d", &room)
 		case first == "in":
 			r.Groups = strings.Fields(rest)
 		case part == "lingers":
 			r.Lingers = true
 		case part == "manager":
 			r.Anything = true
-		case part == "ran":
-			r.Ran = true
 		default:
 			t.Fatalf("what is %q?", part)
 		}
 	}
+	r.Only(s.groups)
+	r.Limit(room, AtLimit)
 	s.requests, s.asked = append(s.requests, r), append(s.asked, text)
 }
 

@@ -47,8 +47,8 @@ func (l *ledger) available(item int) bool {
 
 // allowed reports whether no rule keeps the holder from the item.
 func (l *ledger) allowed(h Holder, item int) bool {
-	for _, user := range l.items[item].Barred {
-		if user == h.User {
+	for _, bar := range l.items[item].Barred {
+		if bar.User == h.User {
 			return false
 		}
 	}
@@ -93,42 +93,28 @@ func (l *ledger) would(h Holder, n int) int {
 	return len(copied.give(h, n))
 }
 
-// room returns how much the request may have: -1 if its user is in none of the task's groups.
-func room(rules Rules, r Request, l *ledger) int {
-	member := r.Anything || len(rules.Groups) == 0
-	for _, g := range r.Groups {
-		for _, wanted := range rules.Groups {
-			member = member || g == wanted
-		}
-	}
-	if !member {
-		return -1
-	}
-	if rules.MaxOpen == 0 {
-		return r.Wanted
-	}
-	open := r.Open
+// room returns how much the request may have.
+func room(r Request, l *ledger) int {
+	left := r.Room
 	for _, x := range l.lines {
 		if x.holder.User == r.Holder.User {
-			open++
+			left--
 		}
 	}
-	return max(0, min(r.Wanted, rules.MaxOpen-open))
+	return max(0, min(r.Wanted, left))
 }
 
 var stranger = Holder{User: "a stranger", Instance: "\x00"}
 
 // twin is a slow, obviously correct Assign, written independently.
-func twin(rules Rules, requests []Request, supply Supply) Plan {
+func twin(requests []Request, supply Supply) Plan {
 	l := &ledger{items: supply.Items}
 	plan := Plan{Answers: []Answer{}}
 	for _, r := range requests {
-		may := room(rules, r, l)
+		may := room(r, l)
 		a := Answer{Request: r.ID, Outcome: None}
-		if may == -1 {
-			a.Reason = Barred
-		} else if may == 0 {
-			a.Reason = AtLimit
+		if may == 0 {
+			a.Reason = r.Why
 		} else if plan.Spent {
 			a.Outcome = Wait
 		} else {
@@ -136,7 +122,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 			switch {
 			case can < may && supply.More:
 				return Plan{Short: true}
-			case can < may && supply.Cut && supply.Source == Shelf && !r.Ran, can < r.Wanted && supply.Stale:
+			case can < may && supply.Cut && supply.Source == Shelf, can < r.Wanted && supply.Stale:
 				a.Outcome = Wait
 				plan.Spent = anybody < may
 			case can > 0:
@@ -146,7 +132,7 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 				case can == r.Wanted:
 					a.Outcome = Assigned
 				case can == may:
-					a.Reason = AtLimit
+					a.Reason = r.Why
 				case anybody > can:
 					a.Reason = Barred
 				}
@@ -165,37 +151,95 @@ func twin(rules Rules, requests []Request, supply Supply) Plan {
 		}
 		plan.Answers = append(plan.Answers, a)
 	}
+	plan.Left = l.would(stranger, 1) > 0
 	return plan
 }
 
 // check compares the plan with the twin's, and checks the invariants of both.
-func check(t *testing.T, rules Rules, requests []Request, supply Supply) Plan {
+func check(t *testing.T, requests []Request, supply Supply) Plan {
 	t.Helper()
-	plan := Assign(rules, requests, supply)
-	if want := twin(rules, requests, supply); !reflect.DeepEqual(want, plan) {
-		t.Fatalf("%+v\n%+v\n%+v\ntwin -, plan +\n%s", rules, requests, supply, cmp.Diff(want, plan))
+	plan := Assign(requests, supply)
+	if want := twin(requests, supply); !reflect.DeepEqual(want, plan) {
+		t.Fatalf("%+v\n%+v\ntwin -, plan +\n%s", requests, supply, cmp.Diff(want, plan))
 	}
-	checkInvariants(t, rules, requests, supply, plan)
+	checkInvariants(t, requests, supply, plan)
 	return plan
 }
 
 // checkReading reads only the first n items. If they are enough, the plan must be the same as for all items.
-func checkReading(t *testing.T, rules Rules, requests []Request, supply Supply, n int) {
+func checkReading(t *testing.T, requests []Request, supply Supply, n int) {
 	t.Helper()
-	whole := Assign(rules, requests, supply)
+	whole := Assign(requests, supply)
 	part := supply
 	part.Items, part.More = supply.Items[:n], true
-	plan := check(t, rules, requests, part)
+	plan := check(t, requests, part)
+	plan.Left = plan.Left || whole.Left // perhaps of what was not read
 	if !plan.Short && !reflect.DeepEqual(whole, plan) {
-		t.Fatalf("%+v\n%+v\n%+v\nall -, the first %d +\n%s", rules, requests, supply, n, cmp.Diff(whole, plan))
+		t.Fatalf("%+v\n%+v\nall -, the first %d +\n%s", requests, supply, n, cmp.Diff(whole, plan))
+	}
+}
+
+// checkReadingWho plans for the first n requests only. If nothing is left after them, the plan for all of them must answer these
+// in the same way, and give the others nothing.
+func checkReadingWho(t *testing.T, requests []Request, supply Supply, n int) {
+	t.Helper()
+	part := check(t, requests[:n], supply)
+	if part.Short || part.Left || supply.More {
+		return
+	}
+	whole := Assign(requests, supply)
+	if !reflect.DeepEqual(whole.Answers[:n], part.Answers) {
+		t.Fatalf("%+v\n%+v\nall -, the first %d +\n%s", requests, supply, n, cmp.Diff(whole.Answers[:n], part.Answers))
+	}
+	for _, a := range whole.Answers[n:] {
+		if len(a.Grants) > 0 {
+			t.Fatalf("%+v\n%+v\nnothing is left after %d requests, and %d gets something: %+v", requests, supply, n, a.Request, whole)
+		}
+	}
+}
+
+func TestBars(t *testing.T) {
+	ann, bob := Holder{User: "Ann"}, Holder{User: "Bob"}
+	for want, it := range map[Because]Item{
+		Free:      {Slots: 2, Taken: []int{1}, Holders: []Holder{{User: "Ann", Instance: "two"}}, Barred: []Bar{{"Bob", LetGo}}},
+		Full:      {Slots: 1, Taken: []int{1}, Holders: []Holder{ann}, Exclusive: "g", Busy: true},
+		GroupHeld: {Slots: 1, Exclusive: "g", Busy: true, Barred: []Bar{{"Ann", LetGo}}},
+		HoldsIt:   {Slots: 3, Taken: []int{1, 2}, Holders: []Holder{bob, ann}, Barred: []Bar{{"Ann", LetGo}}},
+		FourEyes:  {Slots: 1, Barred: []Bar{{"Bob", LetGo}, {"Ann", FourEyes}, {"Ann", LetGo}}},
+		LetGo:     {Slots: 1, Barred: []Bar{{"Bob", FourEyes}, {"Ann", LetGo}}},
+	} {
+		if got := Bars(&Request{Holder: ann, Room: 1}, &it); got != want {
+			t.Errorf("%+v: %d, want %d", it, got, want)
+		}
+		if got := Bars(&Request{Holder: ann}, &it); got != NoRoom {
+			t.Errorf("%+v, and no room: %d, want %d", it, got, NoRoom)
+		}
+	}
+}
+
+// checkBars compares what Bars says of each request and each item with a plan for these two alone.
+func checkBars(t *testing.T, requests []Request, items []Item) {
+	t.Helper()
+	for _, r := range requests {
+		r.Wanted, r.Lingers = 1, false
+		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred}
+		for i := range items {
+			a := Assign([]Request{r}, Supply{Source: Inbox, Items: items[i : i+1], Usable: true}).Answers[0]
+			because := Bars(&r, &items[i])
+			if a.Reason != reasonOf[because] || (a.Outcome == Assigned) != (because == Free) || because == Free && a.Grants[0].Slot != items[i].Place(0) {
+				t.Fatalf("%+v and %+v: bars %d, plan %+v", r, items[i], because, a)
+			}
+		}
 	}
 }
 
 func checkOne(t *testing.T, draw func(n int) int) Plan {
 	t.Helper()
-	rules, requests, supply := situationOf(draw)
-	plan := check(t, rules, requests, supply)
-	checkReading(t, rules, requests, supply, draw(len(supply.Items)+1))
+	requests, supply := situationOf(draw)
+	plan := check(t, requests, supply)
+	checkBars(t, requests, supply.Items)
+	checkReading(t, requests, supply, draw(len(supply.Items)+1))
+	checkReadingWho(t, requests, supply, draw(len(requests)+1))
 	return plan
 }
 
@@ -210,8 +254,11 @@ func TestAssignAgainstANaiveTwin(t *testing.T) {
 		if plan.Spent {
 			seen["spent"]++
 		}
+		if plan.Left {
+			seen["left"]++
+		}
 	}
-	for _, what := range []string{"assigned", "partial", "partial: at limit", "partial: barred", "waits", "spent", "none: no match", "none: all held", "none: barred",
+	for _, what := range []string{"assigned", "partial", "partial: at limit", "partial: barred", "waits", "spent", "left", "none: no match", "none: all held", "none: barred",
 		"none: at limit", "lingers: no match", "lingers: all held", "lingers: barred"} {
 		if seen[what] < 500 {
 			t.Errorf("%q came %d times: the cases are not random enough", what, seen[what])

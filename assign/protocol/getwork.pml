@@ -186,7 +186,7 @@ inline plan_and_write(recorded, found, since) {
   again = true;
   do
   :: again ->
-       if                              /* read who waits: wait for locked rows, and lock them [readWaiting, selectWaiting] */
+       if                              /* read who waits: wait for locked rows, and lock them [readWaiting, readOn, selectWaiting] */
        :: d_step {
 #ifdef WITHOUT_ROW_LOCKS
             open[_pid] ->

@@ -14,11 +14,11 @@ import (
 // places bounds how many searches run at a time, and so their memory.
 var places = make(chan struct{}, 2)
 
-// search is one search of Spin: a model, its switches, and what to look for.
+// search is one search of Spin: a model, its switches, and what to search for.
 type search struct {
 	model    string // a file of this folder
 	switches string // set in the model, without their -D
-	live     bool   // look for a request that waits for ever; otherwise, for a violated assertion
+	live     bool   // search for a request that waits for ever; otherwise, for a violated assertion
 	shortest bool   // find the shortest way to the violation
 	soon     bool   // it ends soon, so that compiling it well would take longer
 }

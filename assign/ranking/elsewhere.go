@@ -23,16 +23,32 @@ const (
 	// QueryLock is the advisory lock that keeps a second run of a task off the query database.
 	QueryLock = `select pg_try_advisory_xact_lock($1::integer, $2::integer)`
 
-	// SeenUntil is a time by which the query has seen all closings. It lies before what the replica has not replayed yet;
-	// five seconds allow for differences between clocks.
-	SeenUntil = `
+	// seenHere and seenThere bound what a query sees that begins now on the query database. The primary is asked first: nothing that
+	// commits there later was seen, whatever its clock shows by then. A replica has not yet replayed some of what is older. Five
+	// seconds allow for differences between clocks.
+	seenHere  = `select pg_current_snapshot()::text, clock_timestamp() - interval '5 seconds'`
+	seenThere = `
 select case when pg_is_in_recovery() then coalesce(pg_last_xact_replay_timestamp(), 'epoch') else clock_timestamp() end
   - interval '5 seconds'`
-
-	// setBackSince reports whether the clock was set back by more than the five seconds since the query began. A later
-	// closing would then be stamped with an earlier time, and be taken for one that the query has seen.
-	setBackSince = `select clock_timestamp() < $1::timestamptz + $2 * interval '1 microsecond' - interval '5 seconds'`
 )
+
+// Seen returns what a query that begins after it in tx, on the query database, has seen for certain: closings that the primary's
+// snapshot shows and that were stamped by that time. Each alone would not do: a replica lags behind the snapshot, and a closing
+// after the primary's clock was set back is stamped with an earlier time.
+func (q *Ranker) Seen(ctx context.Context, tx pgx.Tx) (snapshot *string, until *time.Time, err error) {
+	var bound time.Time
+	snapshot, until = new(string), new(time.Time)
+	if err := q.DB.QueryRow(ctx, seenHere).Scan(snapshot, &bound); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errOurs, err)
+	}
+	if err := tx.QueryRow(ctx, seenThere).Scan(until); err != nil {
+		return nil, nil, err
+	}
+	if until.After(bound) { // the other server's clock is or was ahead
+		*until = bound
+	}
+	return snapshot, until, nil
+}
 
 // BlockedItems finds the items that are blocked, and those that were closed after the query's time, which must not be
 // handed out from this run. For an item that nobody holds, its last closing decides. Each item is looked up by itself: as
@@ -52,17 +68,6 @@ from (
 ) marked
 where gone or full_now`
 
-// WasSetBack reports whether the primary's clock was set back since the query began.
-func (r *Result) WasSetBack(ctx context.Context, tx pgx.Tx) (back bool, err error) {
-	if r.SeenUntil == nil {
-		return false, nil
-	}
-	if err := tx.QueryRow(ctx, setBackSince, r.clock, time.Since(r.began).Microseconds()).Scan(&back); err != nil {
-		return false, fmt.Errorf("read the clock: %w", err)
-	}
-	return back, nil
-}
-
 // endStuck ends the backend that holds a QueryLock for longer than the query's time-out. Its run has lost the run lock, since
 // another has it. The node that froze while it received the rows never reads on, and no time-out of PostgreSQL's ends a
 // backend that waits for its client.
@@ -72,9 +77,6 @@ from pg_locks l
 join pg_stat_activity a on a.pid = l.pid and a.usename = current_user and a.xact_start < clock_timestamp() - $3 * interval '1 microsecond'
 where l.locktype = 'advisory' and l.database = (select oid from pg_database where datname = current_database())
   and (l.classid::bigint, l.objid::bigint, l.objsubid) = ($1::bigint, $2::bigint, 2) and l.granted and l.pid <> pg_backend_pid()`
-
-// ErrSetBack says that the clock was set back, so nobody can tell whether the query has seen the closings since it began.
-var ErrSetBack = errors.New("the database's clock was set back while the query ran elsewhere")
 
 // rankThere runs the query on the query database, in a transaction that first takes an advisory lock. If the lock is taken, a
 // run whose node died still executes there, and no second one starts beside it. Meanwhile the run lock's connection is
@@ -111,9 +113,6 @@ func (q *Ranker) rankThere(ctx context.Context, lock pgx.Tx, task int64, s assig
 		}
 		if found, err = q.Stream(limited, tx, task, s); err == nil {
 			err = q.recheckResult(limited, tx, task, s, &found)
-		}
-		if limited.Err() == nil && leapt(limited, tx, "ranking", err, time.Since(began), s.QueryTimeout) {
-			return errLeapt
 		}
 		return cmp.Or(lateness(limited, err), err)
 	})
@@ -167,16 +166,10 @@ func keepAlive(ctx context.Context, lock pgx.Tx, lost context.CancelCauseFunc) {
 // more than max_candidates or no rows are left. The counts cover the rows that were read. It returns with the query ended; if there were
 // more rows or an error, the transaction can only go back to a savepoint.
 func (q *Ranker) Stream(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings) (Result, error) {
-	found := Result{SeenUntil: new(time.Time), Seen: newKeySet()}
-	if err := q.DB.QueryRow(ctx, records.SelectClock).Scan(&found.clock); err != nil {
-		return Result{}, fmt.Errorf("%w: %w", errOurs, err)
-	}
-	found.began = time.Now()
-	if err := tx.QueryRow(ctx, SeenUntil).Scan(found.SeenUntil); err != nil {
+	found := Result{Seen: newKeySet()}
+	var err error
+	if found.Snapshot, found.SeenUntil, err = q.Seen(ctx, tx); err != nil {
 		return Result{}, err
-	}
-	if bound := found.clock.Add(-5 * time.Second); found.SeenUntil.After(bound) { // the other server's clock is or was ahead
-		*found.SeenUntil = bound
 	}
 	if _, err := tx.Exec(ctx, "set local idle_in_transaction_session_timeout = '20s'; "+limitStatements(s.QueryTimeout)); err != nil {
 		return Result{}, err
@@ -229,7 +222,7 @@ func (r *reader) dropBlocked(ctx context.Context, task int64, chunk []Candidate)
 		if gone {
 			r.found.Blocked++
 			if !r.differ {
-				r.found.Seen.remove(c.Item) // there may be millions, and the next look-up finds them again
+				r.found.Seen.remove(c.Item) // there may be millions, and the next statement finds them again
 			}
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // Preview plans and executes a query as a run of the task would, and writes nothing. If query is nil it takes the task's own.
-// limit is 1 to 100. [assign.QueryRefused] carries PostgreSQL's error; [assign.Busy] says that no run slot was free. On a
+// limit is 1 to 100. [assign.QueryRefused] carries PostgreSQL's error; [assign.Busy] says that others' took too long. On a
 // separate query database, rows are read until limit items are found, and the counts cover what was read.
 func (q *Ranker) Preview(ctx context.Context, task string, query *assign.Query, limit int) (assign.Preview, error) {
 	id, s, err := q.Records.Find(ctx, task, assign.Who{Anything: true})
@@ -51,16 +51,18 @@ func (q *Ranker) preview(ctx context.Context, name string, task int64, s assign.
 			return assign.Preview{}, err
 		}
 	}
-	if err := q.TryQuery(ctx, s.Query); err != nil {
-		return assign.Preview{}, err
-	}
-	s.MaxCandidates = limit
 	p := assign.Preview{Rows: []assign.PreviewRow{}}
-	err := q.InTx(ctx, SlotWait, s, "query", func(ctx context.Context, tx pgx.Tx) error {
-		if err := explainPreview(ctx, tx, &p, q.Wrapped(s.Query, task, s.Slots)); err != nil {
+	err := q.AskSlot(ctx, func(ctx context.Context) error { // also to try the query, which takes a connection of calls or runs
+		if err := q.TryQuery(ctx, s.Query); err != nil {
 			return err
 		}
-		return q.executePreview(ctx, tx, &p, task, s)
+		s.MaxCandidates = limit
+		return q.inTx(ctx, s, "query", func(ctx context.Context, tx pgx.Tx) error {
+			if err := explainPreview(ctx, tx, &p, q.Wrapped(s.Query, task, s.Slots)); err != nil {
+				return err
+			}
+			return q.executePreview(ctx, tx, &p, task, s)
+		})
 	})
 	if err != nil {
 		return assign.Preview{}, err
@@ -89,7 +91,7 @@ const previewDetails = 8 << 20 // bytes of details
 
 func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Preview, task int64, s assign.Settings) (err error) {
 	var found Result
-	small := *q // a node makes many previews into answers at a time, after they have given their run slots back
+	small := *q // a node makes many previews into answers at a time, after they have given their slot back
 	small.MaxDetails = min(q.MaxDetails, previewDetails)
 	began := time.Now()
 	if q.Queries != nil {
@@ -98,9 +100,63 @@ func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Previe
 		found, err = small.read(ctx, tx, task, s)
 	}
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
-	p.Given, p.Blocked, p.PassedOver = found.Given, found.Blocked, found.PassedOver
+	p.Given, p.Blocked, p.PassedOver, p.LeftOut = found.Given, found.Blocked, found.PassedOver, found.LeftOut
 	for _, r := range found.Items {
-		p.Rows = append(p.Rows, assign.PreviewRow{Rank: r.Rank, Item: r.Item, Slots: r.Slots, Exclusive: r.Exclusive, Details: json.RawMessage(r.Details)})
+		row := assign.PreviewRow{Rank: r.Rank, Item: r.Item, Slots: r.Slots, Exclusive: r.Exclusive, Deadline: r.Deadline, Details: json.RawMessage(r.Details)}
+		if row.LeftOut = r.Details == assign.NoDetails; row.LeftOut {
+			row.Details = json.RawMessage("{}")
+		}
+		p.Rows = append(p.Rows, row)
 	}
 	return err
+}
+
+// mostColumns is how many columns Schema lists at most. Nobody reads more, and a page must not have to.
+const mostColumns = 10_000
+
+// selectSchema lists what the present role may read. A schema with getwork's tables is left out, whoever they belong to: a
+// ranking query has no business there. Every role may read the catalogs, and search_path decides what needs no schema's name.
+const selectSchema = `
+select case when pg_catalog.pg_table_is_visible(c.oid) then '' else pg_catalog.quote_ident(n.nspname) || '.' end || pg_catalog.quote_ident(c.relname),
+  c.relkind in ('v', 'm'), pg_catalog.quote_ident(a.attname), pg_catalog.format_type(a.atttypid, a.atttypmod)
+from pg_catalog.pg_namespace n
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
+join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where n.nspname not like 'pg\_%' and n.nspname <> 'information_schema'
+  and (select count(*) from pg_catalog.pg_class o where o.relnamespace = n.oid and o.relname in ('task_state', 'task_version', 'work_requested')) < 3
+  and pg_catalog.has_schema_privilege(n.oid, 'usage') and pg_catalog.has_column_privilege(c.oid, a.attnum, 'select')
+order by pg_catalog.pg_table_is_visible(c.oid) desc, n.nspname, c.relname, a.attnum
+limit $1`
+
+// Schema reads which tables and columns a ranking query may read: with the rights of the login that executes it, and of the
+// query role. [assign.Busy] says that others' previews took too long.
+func (q *Ranker) Schema(ctx context.Context) (s assign.Schema, err error) {
+	settings := assign.Settings{Query: "select 1", QueryTimeout: assign.Duration(10 * time.Second)}
+	err = q.InTx(ctx, settings, "query", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, selectSchema, pgx.QueryExecModeExec, mostColumns+1)
+		if err != nil {
+			return fmt.Errorf("read the tables: %w", err)
+		}
+		s = assign.Schema{Tables: []assign.Table{}}
+		var t assign.Table
+		var column assign.Column
+		columns := 0
+		_, err = pgx.ForEachRow(rows, []any{&t.Name, &t.View, &column.Name, &column.Type}, func() error {
+			if columns++; columns > mostColumns {
+				s.Cut = true
+				return nil
+			}
+			if last := len(s.Tables) - 1; last < 0 || s.Tables[last].Name != t.Name {
+				s.Tables = append(s.Tables, t)
+			}
+			last := &s.Tables[len(s.Tables)-1]
+			last.Columns = append(last.Columns, column)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the tables: %w", err)
+		}
+		return nil
+	})
+	return s, err
 }

@@ -1,18 +1,93 @@
 package ranking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/assign/pg"
+	"getwork/assign/records"
 )
+
+// Config is what a Ranker needs.
+type Config struct {
+	DB      pg.Router           // for getwork's own statements
+	Records *records.Records    // the tasks' settings
+	Runs    *pgxpool.Pool       // connections of runs, one for each slot
+	Queries *pgxpool.Pool       // where ranking queries run; nil: on the run lock's own connection
+	SQL     func(string) string // puts the schema's name into a statement
+	Watch   *pg.ClientWatch     // makes the server notice, during a query, that its node has died
+
+	MaxDetails int64         // bytes of details of one run's result; 0: 256 MiB
+	PlanWithin time.Duration // for a query that is tried, of which half for a lock; 0: 10 s
+
+	Confined  bool   // refuse queries that name a volatile function; see boundary.go
+	QueryRole string // entered with "set local role" for ranking queries; empty: none
+	Channel   string // of NOTIFY: names the installation
+
+	// Previewing is called before the query of a preview reaches the database; an error refuses the preview. A task that does
+	// not exist yet has no name. nil: nobody asks.
+	Previewing func(ctx context.Context, task string, s *assign.Settings) error
+
+	// RunSlot and AskSlot call f with a slot for a query: a round's recheck with one of the node's run slots, and a preview, an
+	// explanation or a claim with the slot that they have for themselves. RunSlot does not wait for one; AskSlot does, for a
+	// while. Without a slot they don't call f, and refuse with [assign.Busy], or with [assign.Unavailable] while the node
+	// shuts down.
+	RunSlot, AskSlot func(ctx context.Context, f func(context.Context) error) error
+}
+
+// Ranker executes ranking queries and rechecks.
+type Ranker struct{ Config }
+
+// New returns a ranker.
+func New(c Config) *Ranker {
+	c.MaxDetails = cmp.Or(c.MaxDetails, 256<<20)
+	c.PlanWithin = cmp.Or(c.PlanWithin, 10*time.Second)
+	return &Ranker{c}
+}
+
+// Elsewhere reports whether queries run on a database of their own.
+func (q *Ranker) Elsewhere() bool { return q.Queries != nil }
+
+// Rank executes a task's query for its run, and asks the recheck about the best results. lock is the transaction that holds
+// the run lock; the caller also holds a run slot. [ErrQuery] is the query's own fault, its time-out included; lock is then still
+// open, so that the failure is recorded in it, unless its connection had to be closed. After any other error the query is to be tried again.
+func (q *Ranker) Rank(ctx context.Context, lock pgx.Tx, task int64, s assign.Settings) (Result, error) {
+	if q.Queries != nil {
+		return q.rankThere(ctx, lock, task, s)
+	}
+	return q.rankHere(ctx, lock, task, s)
+}
+
+const selectAskedFor = `
+select coalesce(sum(r.wanted), 0)
+from (
+  select r.wanted
+  from getwork.work_requested r
+  where r.task_id between $1 and $1 and r.state = 'pending'
+  order by r.task_id, r.id
+  limit %s) r`
+
+// AskedFor returns the number of items that the task's first waiting requests ask for, up to most of them; 0: all.
+func (q *Ranker) AskedFor(ctx context.Context, task int64, most int) (n int, err error) {
+	limit := "all"
+	if most > 0 {
+		limit = strconv.Itoa(most)
+	}
+	if err = q.DB.QueryRow(ctx, q.SQL(fmt.Sprintf(selectAskedFor, limit)), task).Scan(&n); err != nil {
+		err = fmt.Errorf("%w: count the wanted items: %w", errOurs, err)
+	}
+	return n, err
+}
 
 // Candidate is one row of a ranking query that can be handed out.
 type Candidate struct {
@@ -20,9 +95,12 @@ type Candidate struct {
 	Item      string  // its key
 	Slots     int     // how many holders it may have at a time
 	Exclusive *string // its group, of which one member is held at a time; nil: none
-	Details   string  // JSON
+	Details   string  // JSON; assign.NoDetails if they are beyond the limits
 
-	full bool // all its places were taken when the query read it, or its group was busy
+	Deadline *time.Time // nil: none
+
+	since int64 // the query's since, in microseconds; 0: none
+	full  bool  // all its places were taken when the query read it, or its group was busy
 }
 
 // Result is what one execution of a ranking query returned.
@@ -30,15 +108,15 @@ type Result struct {
 	Items                      []Candidate // best first, at most max_candidates
 	Cut                        bool        // the query returned more
 	Given, Blocked, PassedOver int64       // rows
+	LeftOut                    int64       // items whose details are beyond the limits
+	Oldest                     *time.Time  // the earliest since of the rows that are neither blocked nor passed over; nil: there is none
 	Matching                   Matching    // what the task's recheck said of the best items
 
-	// What the query saw: a snapshot of the same server, or else a time.
+	// What the query saw: a snapshot; on a query database that of the primary before it began, and a time, see [Ranker.Seen].
 	Snapshot  *string
 	SeenUntil *time.Time
 
 	Seen *KeySet // the items, so that none is taken twice
-
-	clock, began time.Time // with SeenUntil: when the query began, by the primary's clock and by this node's
 }
 
 // ErrQuery is an error of the query itself: its requests fail with it.
@@ -77,9 +155,6 @@ func (q *Ranker) rankHere(ctx context.Context, tx pgx.Tx, task int64, s assign.S
 	}
 	if late := lateness(limited, err); late != nil {
 		return Result{}, late
-	}
-	if leapt(after, tx, "ranking", err, took, s.QueryTimeout) {
-		return Result{}, errLeapt
 	}
 	return found, FaultOf(err, took, s.QueryTimeout)
 }

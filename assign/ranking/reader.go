@@ -1,14 +1,18 @@
 package ranking
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"getwork/assign"
 )
@@ -22,9 +26,11 @@ type reader struct {
 	full  []Candidate // as many as fit beside the free ones, so that free items are not cut off behind them
 	more  bool        // there were more full items
 
-	// The query returns slots or exclusive, so the rows of an item may differ. The first decides, so every item is remembered until
-	// the result is cut, in seenBytes: otherwise a blocked item would be free by a later row with more places.
+	// The query returns slots or exclusive, so the rows of an item may differ. The first one counts. So every item is remembered, also
+	// one that is blocked: a later row of it, with more places, would make it free. The memory is counted in seenBytes.
 	differ bool
+
+	since, deadline bool // the query returns these columns as times
 
 	size, sized int64 // of what is kept: bytes and rows
 }
@@ -87,12 +93,14 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 	found := &r.found
 	var text []byte
 	var ends [][2]int // of each candidate's key and details in text
+	var deadlines []time.Time
 	for rows := 0; rows < chunkRows && len(text) < chunkBytes; rows++ {
 		if !r.rows.Next() {
 			return cut(chunk, text, ends), false, r.rows.Err()
 		}
 		if found.Given == 0 {
-			r.differ = returnsPlaces(r.rows.FieldDescriptions())
+			columns := r.rows.FieldDescriptions()
+			r.differ, r.since, r.deadline = returnsPlaces(columns), isTime(columns[9]), isTime(columns[10])
 		}
 		found.Given++
 		// item, slots, exclusive, details, blocked, full_now, snapshot; in text format, since no other was asked for
@@ -123,6 +131,7 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			found.Blocked++
 			continue
 		case found.Cut:
+			found.waits(r.sinceOf(details))
 			continue
 		case c.full && len(found.Items)+len(r.full) >= r.most:
 			r.more = true
@@ -133,9 +142,17 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			group := string(exclusive)
 			c.Exclusive = &group
 		}
+		c.since = r.sinceOf(details)
 		text = append(text, item...)
 		key := len(text)
-		text = appendDetails(text, details)
+		var deadline time.Time
+		if text, deadline = appendDetails(text, details, r.deadline); !deadline.IsZero() {
+			if deadlines == nil {
+				deadlines = make([]time.Time, 0, chunkRows) // one object for all, too
+			}
+			deadlines = append(deadlines, deadline)
+			c.Deadline = &deadlines[len(deadlines)-1]
+		}
 		ends = append(ends, [2]int{key, len(text)})
 		chunk = append(chunk, c)
 	}
@@ -160,6 +177,43 @@ func returnsPlaces(columns []pgconn.FieldDescription) bool {
 
 func isTrue(value []byte) bool { return string(value) == "t" }
 
+// isTime reports whether a column is a timestamptz.
+func isTime(column pgconn.FieldDescription) bool { return column.DataTypeOID == pgtype.TimestamptzOID }
+
+// sinceOf returns the column since of a row, in microseconds; 0: the query returns none, or the row has none.
+func (r *reader) sinceOf(row []byte) int64 {
+	if !r.since {
+		return 0
+	}
+	if t := timeIn(memberOf(row, `"since":`)); !t.IsZero() {
+		return t.UnixMicro()
+	}
+	return 0
+}
+
+// waits notes since when a free item has waited; 0: nobody knows.
+func (f *Result) waits(since int64) {
+	if since == 0 {
+		return
+	}
+	if t := time.UnixMicro(since).UTC(); f.Oldest == nil || t.Before(*f.Oldest) {
+		f.Oldest = &t
+	}
+}
+
+// timeIn reads a timestamptz as PostgreSQL writes it into JSON, whatever DateStyle is. Zero: null, infinity, or a time that the API
+// can't write.
+func timeIn(text []byte) (t time.Time) {
+	if len(text) < 2 {
+		return t
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(text[1:len(text)-1]))
+	if t = t.UTC(); err != nil || !assign.Writable(t) {
+		return time.Time{}
+	}
+	return t
+}
+
 const maxKey = 200 // bytes in UTF-8
 
 // UsableKeys reports whether the keys of an item and its group have at most 200 bytes in UTF-8.
@@ -179,6 +233,7 @@ func (r *reader) keep(chunk []Candidate) error {
 		found.Items = slices.Grow(found.Items, max(len(chunk), len(found.Items))) // by itself, it would be copied three times as often
 	}
 	for _, c := range chunk {
+		found.waits(c.since)
 		kept := len(found.Items) + len(r.full)
 		switch {
 		case c.full && kept == r.most:
@@ -217,5 +272,116 @@ func (r *reader) result() Result {
 		found.Items = append(found.Items, r.full...)
 		slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) })
 	}
+	for i := range found.Items {
+		if found.Items[i].Details == assign.NoDetails {
+			found.LeftOut++
+		}
+	}
 	return *found
+}
+
+// KeySet is a set of items' keys. It holds two hashes of 64 random bits for each instead of the key, so that the garbage
+// collector finds nothing to follow in it: a million keys would be followed again and again while the node serves clicks. That two
+// keys of a result have the same hashes is less likely than that the machine's memory fails.
+type KeySet struct {
+	first, second maphash.Seed
+	hashes        map[[2]uint64]struct{}
+}
+
+func newKeySet() *KeySet {
+	return &KeySet{maphash.MakeSeed(), maphash.MakeSeed(), map[[2]uint64]struct{}{}}
+}
+
+func (k *KeySet) of(key []byte) [2]uint64 {
+	return [2]uint64{maphash.Bytes(k.first, key), maphash.Bytes(k.second, key)}
+}
+
+func (k *KeySet) add(key []byte) { k.hashes[k.of(key)] = struct{}{} }
+
+func (k *KeySet) has(key []byte) bool {
+	_, has := k.hashes[k.of(key)]
+	return has
+}
+
+func (k *KeySet) remove(key string) { delete(k.hashes, k.of([]byte(key))) }
+
+// Len returns the number of keys.
+func (k *KeySet) Len() int { return len(k.hashes) }
+
+// RowDetails is a whole row of a query as JSON, in the order of its columns. DetailsOf removes the columns that getwork reads
+// itself; PostgreSQL would take ten times as long to remove them as to write the row.
+const RowDetails = `row_to_json(r)::text`
+
+// RowDue says whether a query's deadline is its items' deadline: it is a time. Of another type it is a detail.
+const RowDue = `pg_typeof(deadline_type) = 'timestamptz'::regtype`
+
+// DetailsOf returns what the query said of an item besides item, slots and exclusive: a JSON object whose members are
+// unchanged, or [assign.NoDetails] if they are beyond the limits. The item is handed out without them: its key is what matters,
+// and a query that finds none because of one row would stop everybody's work. due says that the query's column deadline is the item's
+// deadline; nil: the item has none.
+func DetailsOf(row string, due bool) (details string, deadline *time.Time) {
+	text, at := appendDetails(nil, []byte(row), due)
+	if !at.IsZero() {
+		deadline = &at
+	}
+	return string(text), deadline
+}
+
+// appendDetails appends DetailsOf(row) to text. Zero: no deadline.
+func appendDetails(text, row []byte, due bool) (_ []byte, deadline time.Time) {
+	text = append(text, '{')
+	begin := len(text)
+	for rest := bytes.TrimSuffix(bytes.TrimPrefix(row, []byte("{")), []byte("}")); len(rest) > 0; {
+		end := memberEnd(rest)
+		member := rest[:end]
+		rest = bytes.TrimPrefix(rest[end:], []byte(","))
+		if bytes.HasPrefix(member, []byte(`"item":`)) || bytes.HasPrefix(member, []byte(`"slots":`)) || bytes.HasPrefix(member, []byte(`"exclusive":`)) {
+			continue
+		}
+		if value, is := bytes.CutPrefix(member, []byte(`"deadline":`)); is && due {
+			deadline = timeIn(value)
+			continue
+		}
+		if len(text) > begin {
+			text = append(text, ',')
+		}
+		text = append(text, member...)
+	}
+	if text = append(text, '}'); assign.CheckDetails(text[begin-1:]) != "" {
+		return append(text[:begin-1], assign.NoDetails...), deadline
+	}
+	return text, deadline
+}
+
+// memberOf returns the value of a row's member; its name is given with quotes and colon. Nil: there is none.
+func memberOf(row []byte, name string) []byte {
+	for rest := bytes.TrimPrefix(row, []byte("{")); len(rest) > 0; {
+		end := memberEnd(rest)
+		if value, found := bytes.CutPrefix(rest[:end], []byte(name)); found {
+			return bytes.TrimSuffix(value, []byte("}"))
+		}
+		rest = bytes.TrimPrefix(rest[end:], []byte(","))
+	}
+	return nil
+}
+
+// memberEnd returns where the first of an object's members ends: at its comma, or at the end of s.
+func memberEnd(s []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth == 0:
+			return i
+		}
+	}
+	return len(s)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"getwork/assign"
 )
 
-// A shelf holds what matched when its run was made. A task's recheck is a cheap query that tells of a few items whether they
+// A shelf holds what matched when its run was made. A task's recheck is a cheap query that says of a few items whether they
 // still match: one SELECT that gets their keys as $1 text[], and returns those that match in a column item.
 //
 // It is wrapped for the same reasons as a ranking query, and so that it returns no item that it was not asked about.
@@ -34,27 +35,29 @@ func wrapRecheck(recheck assign.Query) string { return recheckHead + recheck.Tri
 // keysType is the type of $1, whatever PostgreSQL would infer from its first use in the query.
 var keysType = []uint32{pgtype.TextArrayOID}
 
-// Recheck asks the task's recheck which of the items still match; nil: the task has none. It executes the recheck as InTx
-// does, so the caller must hold neither a connection of the API pool nor a lock. [assign.QueryRefused] is the recheck's own
-// fault, its time-out included.
+// Recheck asks the task's recheck which of the items still match; nil: the task has none. It is for claims and explanations, and
+// executes the recheck as InTx does, so the caller must hold neither a connection of the API pool nor a lock.
+// [assign.QueryRefused] is the recheck's own fault, its time-out included.
 func (q *Ranker) Recheck(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
-	return q.recheckWithin(ctx, SlotWait, s, items)
+	return q.recheckIn(ctx, q.AskSlot, s, items)
 }
 
-// RecheckNow is Recheck for a caller that can't wait for a run slot. If none is free it is refused with [assign.Busy] at
+// RecheckNow is Recheck for a round, with one of the node's run slots. If none is free it is refused with [assign.Busy] at
 // once.
 func (q *Ranker) RecheckNow(ctx context.Context, s assign.Settings, items []string) (map[string]bool, error) {
-	return q.recheckWithin(ctx, 0, s, items)
+	return q.recheckIn(ctx, q.RunSlot, s, items)
 }
 
-func (q *Ranker) recheckWithin(ctx context.Context, wait time.Duration, s assign.Settings, items []string) (map[string]bool, error) {
+func (q *Ranker) recheckIn(ctx context.Context, slot func(context.Context, func(context.Context) error) error, s assign.Settings, items []string) (map[string]bool, error) {
 	if s.Recheck == "" {
 		return nil, nil
 	}
 	var still map[string]bool
-	err := q.InTx(ctx, wait, s, "recheck", func(ctx context.Context, tx pgx.Tx) (err error) {
-		still, err = queryRecheck(ctx, tx, s.Recheck, items)
-		return err
+	err := slot(ctx, func(ctx context.Context) error {
+		return q.inTx(ctx, s, "recheck", func(ctx context.Context, tx pgx.Tx) (err error) {
+			still, err = queryRecheck(ctx, tx, s.Recheck, items)
+			return err
+		})
 	})
 	var refusal *assign.Refusal
 	if errors.As(err, &refusal) && refusal.Kind == assign.QueryRefused {
@@ -110,7 +113,7 @@ func (q *Ranker) TryRecheck(ctx context.Context, recheck assign.Query) error {
 		if err != nil {
 			return refusedQuery("recheck", noSelect("recheck", err), -1)
 		}
-		// If PostgreSQL is told the type of $1, it counts $1 as used. Here it is not told, and an error means that it could
+		// If the type of $1 is given to PostgreSQL, it counts $1 as used. Here it is not given, and an error means that it could
 		// not infer the type. The error ends the transaction, so this check comes last.
 		untold, err := conn.Prepare(ctx, "", trimmed, nil)
 		if err == nil && len(untold.ParamOIDs) == 0 {
@@ -132,4 +135,52 @@ func hinted(err error, recheck string) error {
 		return fmt.Errorf("$1 is text[], so a key that is a number is = any($1::bigint[]): %w", err)
 	}
 	return err
+}
+
+// Matching is what a recheck said of the candidates that it was asked about.
+type Matching struct {
+	By    assign.Query    // the recheck that was asked; empty: the task has none
+	Items map[string]bool // by key, whether the item still matches; those that were not asked about are missing
+}
+
+// RecheckAtOnce is the most candidates that one execution of a recheck is asked about.
+const RecheckAtOnce = 500
+
+// recheckResult asks the recheck about the best of a run's result, in the transaction in which the query was executed: about a
+// thousand, or four times as many as all who wait want. The run's own round hands out only candidates that were rechecked, and
+// answers as if the result were cut behind them; the rest is rechecked on the shelf.
+func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *Result) error {
+	if s.Recheck == "" {
+		return nil
+	}
+	n, err := q.AskedFor(ctx, task, 0)
+	if err != nil {
+		return err
+	}
+	best := found.Items[:min(max(1000, 4*n), len(found.Items))]
+	found.Matching = Matching{By: s.Recheck, Items: map[string]bool{}}
+	for part := range slices.Chunk(best, RecheckAtOnce) {
+		var items []string
+		for _, it := range part {
+			items = append(items, it.Item)
+		}
+		if err := q.enterAgain(ctx, tx, s.QueryTimeout); err != nil {
+			return err
+		}
+		began := time.Now()
+		match, err := queryRecheck(ctx, tx, s.Recheck, items)
+		took := time.Since(began)
+		markSpoilt(tx.Conn(), err)
+		var fault *ErrQuery
+		if err = FaultOf(err, took, s.QueryTimeout); errors.As(err, &fault) {
+			return &ErrQuery{"the task's recheck: " + fault.Message}
+		}
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			found.Matching.Items[item] = match[item]
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
@@ -65,6 +66,58 @@ insert into getwork.work_requested (task_id, user_name, wanted, requested) selec
 			}
 			if p := <-read; len(p.Requests)+len(p.Work) == 0 {
 				t.Error("the pipeline has neither the request nor its work")
+			}
+		})
+	}
+}
+
+// A plan that was made while nobody waited and nothing was held reads no others' rows when thousands do.
+func TestPipelinesReadTheirOwn(t *testing.T) {
+	t.Parallel()
+	pool := withTask(t)
+	rs := New(pg.Router{Calls: pool}, nil)
+	for table, statement := range map[string]string{"work_requested": selectPipelineRequests, "work": selectPipelineWork} {
+		t.Run(table, func(t *testing.T) {
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(t.Context())
+			count := func() (read int) {
+				t.Helper()
+				rows, err := tx.Query(t.Context(), rs.sql(statement), []string{"user 1", "user 2", "user 2"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				found, err := pgx.CollectRows(rows, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := tx.QueryRow(t.Context(), `
+select seq_tup_read + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables where relid = $1::regclass`, "getwork."+table).Scan(&read); err != nil {
+					t.Fatal(err)
+				}
+				if want := min(2, read); len(found) != want {
+					t.Fatalf("%d rows of two users", len(found))
+				}
+				return read
+			}
+			for _, sql := range []string{pg.OwnPlans, `set local plan_cache_mode = force_generic_plan`} {
+				if _, err := tx.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := count()
+			if _, err := tx.Exec(t.Context(), map[string]string{
+				"work_requested": `
+insert into getwork.work_requested (task_id, user_name, wanted, requested) select t.id, 'user ' || i, 1, 1 from getwork.task t, generate_series(1, 2000) i`,
+				"work": `
+insert into getwork.work (task_id, item, user_name) select t.id, i, 'user ' || i from getwork.task t, generate_series(1, 2000) i`,
+			}[table]); err != nil {
+				t.Fatal(err)
+			}
+			if read := count() - before; read > 10 {
+				t.Errorf("it read %d rows, of which two were the users'", read)
 			}
 		})
 	}

@@ -2,7 +2,9 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -99,8 +101,9 @@ func (rs *Records) Fill(ctx context.Context, requests []assign.Request, complete
 	if err := waits.read(results, requests); err != nil {
 		return err
 	}
+	all := manyCarried()
 	for part := range slices.Chunk(requests, MaxBatch) {
-		if err := addWork(results, part, complete); err != nil {
+		if err := addWork(results, part, all, complete); err != nil {
 			return fmt.Errorf("read the requests' work: %w", err)
 		}
 	}
@@ -118,7 +121,7 @@ func answered(requests []assign.Request) (ids []int64) {
 }
 
 // addWork reads the work of some of the requests. The rows come in the requests' order.
-func addWork(results pgx.BatchResults, requests []assign.Request, complete func(*assign.Request)) error {
+func addWork(results pgx.BatchResults, requests []assign.Request, all *assign.Carried, complete func(*assign.Request)) error {
 	n := 0
 	for i := range requests {
 		n += requests[i].Assigned
@@ -138,7 +141,13 @@ func addWork(results pgx.BatchResults, requests []assign.Request, complete func(
 		defer rows.Close()
 		first := 0
 		var id int64
-		row := NewWorkScan(&id)
+		row, one, of := NewWorkScan(&id), &assign.Carried{}, int64(0)
+		row.carried = func(*assign.Work) []*assign.Carried {
+			if id != of { // the rows of a request come together
+				one, of = &assign.Carried{}, id
+			}
+			return []*assign.Carried{one, all}
+		}
 		for rows.Next() {
 			w, err := row.Scan(rows)
 			if err != nil {
@@ -212,4 +221,139 @@ func (rs *Records) Waiting(ctx context.Context, name string, after int64, limit 
 		return nil, err
 	}
 	return requests, rs.Fill(ctx, requests, func(*assign.Request) {})
+}
+
+const (
+	// TimeLeft estimates how long the task's current run (u) will still take. It is null if no run has finished before.
+	TimeLeft = `case when s.usual is not null then
+    round(extract(epoch from s.usual - greatest(interval '0', least(s.usual, clock_timestamp() - u.started_at))), 3) end::float8`
+
+	// selectOutlook reads the first thousand requests that wait on a task, in their order, up to $2. It also estimates how
+	// long a request that no round has read yet will wait: until the current run ends, or until the next one has begun and
+	// ended. Nobody knows when a manager resumes a task, or when an item is pushed to an inbox.
+	//
+	// "between", because with an equality the planner may use the primary key for the order, and walk through the ended
+	// requests of years.
+	selectOutlook = `
+select array(
+    select q.id
+    from getwork.work_requested q
+    where q.state = 'pending' and q.task_id between $1 and $1 and q.id <= $2
+    order by q.task_id, q.id
+    limit 1000
+  ),
+  case
+    when s.paused then null
+    when u.id is not null then ` + TimeLeft + `
+    else round(extract(epoch from s.usual)
+      + case when ` + HeldBack + ` then extract(epoch from least(greatest(s.retry_at, s.failed_until) - clock_timestamp(), interval '1 minute')) else 0 end, 3)::float8
+  end
+from getwork.task_state s left join getwork.run u on u.task_id = s.task_id and u.state = 'running'
+where s.task_id = $1`
+)
+
+// outlooks maps each task that some of the requests wait on to the last of those requests.
+type outlooks map[int64]int64
+
+func outlooksOf(requests []assign.Request) outlooks {
+	last := outlooks{}
+	for i := range requests {
+		if r := &requests[i]; r.State == assign.Pending {
+			last[r.TaskID] = max(last[r.TaskID], r.ID)
+		}
+	}
+	return last
+}
+
+func (o outlooks) queue(rs *Records, batch *pgx.Batch) {
+	for _, task := range slices.Sorted(maps.Keys(o)) {
+		batch.Queue(rs.sql(selectOutlook), task, o[task])
+	}
+}
+
+// read gives the waiting requests what the batch found.
+func (o outlooks) read(results pgx.BatchResults, requests []assign.Request) error {
+	for _, task := range slices.Sorted(maps.Keys(o)) {
+		var first []int64
+		var eta *float64
+		if err := results.QueryRow().Scan(&first, &eta); err != nil {
+			return fmt.Errorf("read how long requests will wait: %w", err)
+		}
+		for i := range requests {
+			if r := &requests[i]; r.State == assign.Pending && r.TaskID == task {
+				foresee(r, first, eta)
+			}
+		}
+	}
+	return nil
+}
+
+// foresee sets a pending request's position, and its estimated wait unless it is left lingering.
+func foresee(r *assign.Request, first []int64, eta *float64) {
+	if place, found := slices.BinarySearch(first, r.ID); found {
+		position := int64(place + 1)
+		r.Position = &position
+	}
+	if !r.Left {
+		r.EtaSeconds = eta
+	}
+}
+
+const (
+	selectOfRequest = `
+select s.name, v.groups, r.user_name
+from getwork.work_requested r join getwork.task_state s on s.task_id = r.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where r.id = $1`
+
+	selectOfWork = `
+select s.name, v.groups, w.user_name
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where w.id = $1`
+
+	selectOfWorks = `
+select w.id, s.name, v.groups, w.user_name
+from getwork.work w join getwork.task_state s on s.task_id = w.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where w.id = any($1::bigint[])`
+)
+
+// Subject is what a request or work is about, and whose it is.
+type Subject struct {
+	Task   string   // empty: there is no such row
+	Groups []string // the task's
+	User   string
+}
+
+// Subject reads what a request or work is about.
+func (rs *Records) Subject(ctx context.Context, id int64, work bool) (s Subject, err error) {
+	statement := selectOfRequest
+	if work {
+		statement = selectOfWork
+	}
+	err = rs.db.QueryRow(ctx, rs.sql(statement), id).Scan(&s.Task, &s.Groups, &s.User)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Subject{}, nil
+	}
+	if err != nil {
+		return Subject{}, fmt.Errorf("read the task: %w", err)
+	}
+	return s, nil
+}
+
+// WorkSubjects reads what much work is about, by its ids; of work that there is not it has nothing.
+func (rs *Records) WorkSubjects(ctx context.Context, ids []int64) (map[int64]Subject, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectOfWorks), ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks: %w", err)
+	}
+	subjects := make(map[int64]Subject, len(ids))
+	var id int64
+	var s Subject
+	if _, err := pgx.ForEachRow(rows, []any{&id, &s.Task, &s.Groups, &s.User}, func() error {
+		subjects[id] = s
+		s.Groups = nil
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the tasks: %w", err)
+	}
+	return subjects, nil
 }

@@ -17,7 +17,7 @@ import (
 // WorkHistory reads work, newest first. A name that no task has is refused with [assign.NotFound], an unknown state with
 // [assign.Invalid]. However long the history is, the work of an item, a user or a task is found by an index; further
 // conditions filter what that index returns. A search for a value is refused with [assign.Busy] while two others are under way on
-// this node, and with [assign.Invalid] if it takes longer than ten seconds.
+// this node, and with [assign.Invalid] if it takes longer than ten seconds. Details that are too much for one page are left out.
 func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assign.Work, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (rs *Records) WorkHistory(ctx context.Context, f assign.WorkFilter) ([]assi
 	if err != nil {
 		return nil, fmt.Errorf("read work: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row) })
+	found, err := pgx.CollectRows(rows, NewWorkScan().Within(&assign.Carried{}).Scan)
 	if err != nil {
 		return nil, fmt.Errorf("read work: %w", err)
 	}
@@ -64,6 +64,78 @@ func (rs *Records) Work(ctx context.Context, id int64) (assign.Work, error) {
 		return assign.Work{}, fmt.Errorf("read work: %w", err)
 	}
 	return work, nil
+}
+
+// The order makes it a search in work_past_item: see LastOf.
+const selectEarlier = `
+select coalesce(v.notes, 'holders') = 'holders' or $4, w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.note, w.error
+from getwork.task_state s
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join lateral (
+  select *
+  from getwork.work w
+  where w.task_id = s.task_id and w.item between $2 and $2 and w.state <> 'held' and w.id <> $3
+  order by w.item desc, w.id desc
+  limit 10
+) w on true
+where s.task_id = $1`
+
+// Earlier reads how the item was let go of lastly under its task, besides this work, newest first; nil: the task keeps that from those
+// who are no managers.
+func (rs *Records) Earlier(ctx context.Context, w assign.Work, manages bool) ([]assign.Ending, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectEarlier), w.TaskID, w.Item, w.ID, manages)
+	if err != nil {
+		return nil, fmt.Errorf("read the item's earlier work: %w", err)
+	}
+	var shown bool
+	var id *int64
+	var user, instance, state *string
+	var at *time.Time
+	var e assign.Ending
+	earlier := []assign.Ending{}
+	_, err = pgx.ForEachRow(rows, []any{&shown, &id, &user, &instance, &state, &at, &e.ClosedBy, &e.Note, &e.Error}, func() error {
+		if id != nil {
+			e.ID, e.User, e.Instance, e.State, e.ClosedAt = *id, *user, *instance, assign.WorkState(*state), at.UTC()
+			earlier = append(earlier, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the item's earlier work: %w", err)
+	}
+	if !shown {
+		return nil, nil
+	}
+	return earlier, nil
+}
+
+const selectDisposed = `
+select ` + WorkColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
+from getwork.work w join getwork.task_state s using (task_id)
+where w.id = $1`
+
+// Disposed is Work for its holder, and reports whether it was closed in just that way.
+func (rs *Records) Disposed(ctx context.Context, id int64, d assign.Disposition) (w assign.Work, same bool, err error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectDisposed), id, d.After, d.ToOthers())
+	if err != nil {
+		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
+	}
+	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row, &same) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return assign.Work{}, false, assign.NoWork(id)
+	}
+	if err != nil {
+		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
+	}
+	return w, same && ClosedAs(&w, d), nil
+}
+
+// ClosedAs reports whether work is in the state in which the disposition leaves it.
+func ClosedAs(w *assign.Work, d assign.Disposition) bool {
+	if d.Outcome == "fail" && w.Exhausted {
+		return w.State == "never"
+	}
+	return w.State == d.State() && !w.Exhausted
 }
 
 // A way reads work before the id $1, and stops after $2 rows. Work that is over is read by one index, backwards: its equality is
@@ -152,7 +224,7 @@ func (rs *Records) searchWork(ctx context.Context, statement string, args []any)
 		if err != nil {
 			return err
 		}
-		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row) })
+		found, err = pgx.CollectRows(rows, NewWorkScan().Within(&assign.Carried{}).Scan)
 		return err
 	})
 	if pg.Cancelled(err) && ctx.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"getwork/assign"
+	"getwork/assign/enginetest"
 	"getwork/assign/pg"
 	"getwork/schema/schematest"
 )
@@ -13,8 +14,8 @@ func TestHistoryRefused(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	db := pool(t, address)
-	n.newTask(t, "a", numbers)
+	db := enginetest.Pool(t, address)
+	n.newTask(t, "a", enginetest.Numbers)
 	ago := func(d time.Duration) *time.Time { return new(time.Now().Add(-d)) }
 	for name, one := range map[string]struct {
 		span assign.Span
@@ -35,30 +36,30 @@ func TestHistoryRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := n.History(t.Context(), one.span)
-			wantKind(t, err, one.kind)
+			enginetest.WantKind(t, err, one.kind)
 		})
 	}
 	if h, err := n.History(t.Context(), assign.Span{Since: ago(7 * 24 * time.Hour), Step: 11 * time.Minute}); err != nil || len(h.Tasks[0].Buckets) != 917 {
 		t.Errorf("seven days: %d, %v", len(h.Tasks), err)
 	}
 
-	execute(t, db, `
+	enginetest.Execute(t, db, `
 insert into getwork.task select from generate_series(1, 1000);
 insert into getwork.task_version (task_id, version, name, query, created_by) select id, 1, 'task-' || id, 'select 1', 'x' from getwork.task where id > 1;
 insert into getwork.task_state (task_id, name, version) select id, 'task-' || id, 1 from getwork.task where id > 1`)
 	_, err := n.History(t.Context(), assign.Span{Step: 10 * time.Minute})
-	wantKind(t, err, assign.Invalid)
+	enginetest.WantKind(t, err, assign.Invalid)
 	for step, span := range map[time.Duration]assign.Span{20 * time.Minute: {}, 12 * time.Hour: {Since: ago(7 * 24 * time.Hour)}} {
 		if h, err := n.History(t.Context(), span); err != nil || len(h.Tasks) != 1001 || time.Duration(h.Step) != step {
 			t.Errorf("a thousand tasks: %d in steps of %v, %v, want steps of %v", len(h.Tasks), h.Step, err, step)
 		}
 	}
-	execute(t, db, `update getwork.task_state set deleted_at = clock_timestamp() where name like 'task-%'`)
+	enginetest.Execute(t, db, `update getwork.task_state set deleted_at = clock_timestamp() where name like 'task-%'`)
 	if h, err := n.History(t.Context(), assign.Span{}); err != nil || len(h.Tasks) != 1 || time.Duration(h.Step) != 5*time.Minute {
 		t.Errorf("the others deleted: %d, %v", len(h.Tasks), err)
 	}
 	_, err = n.History(t.Context(), assign.Span{Tasks: []string{"task-2"}})
-	wantKind(t, err, assign.NotFound)
+	enginetest.WantKind(t, err, assign.NotFound)
 }
 
 // A count that takes too long is given up and refused; the next caller need not wait for it.
@@ -67,8 +68,8 @@ func TestHistoryTakesTooLong(t *testing.T) {
 	schematest.Long(t)
 	address := schematest.URL(t)
 	n := start(t, address+"&lock_timeout=300ms")
-	db := pool(t, address)
-	a := n.newTask(t, "a", numbers)
+	db := enginetest.Pool(t, address)
+	a := n.newTask(t, "a", enginetest.Numbers)
 	c := chronicleOf(t, address)
 	c.run(a, "1s", "1s", "finished")
 	tx, err := db.Begin(t.Context())
@@ -86,11 +87,11 @@ func TestHistoryTakesTooLong(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, db, `
+	enginetest.Execute(t, db, `
 alter table getwork.run rename to run_itself;
 create view getwork.run as select u.* from getwork.run_itself u, pg_sleep(60)`)
 	_, err = n.History(t.Context(), assign.Span{Since: &c.from})
-	wantKind(t, err, assign.Unavailable)
-	execute(t, db, `drop view getwork.run; alter table getwork.run_itself rename to run`)
+	enginetest.WantKind(t, err, assign.Unavailable)
+	enginetest.Execute(t, db, `drop view getwork.run; alter table getwork.run_itself rename to run`)
 	c.history(n, time.Minute)
 }

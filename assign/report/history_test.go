@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/enginetest"
 	"getwork/schema/schematest"
 )
 
@@ -24,7 +25,7 @@ type chronicle struct {
 
 // chronicleOf returns a chronicle for a rig's database; it begins an hour ago, at a full minute.
 func chronicleOf(t *testing.T, address string) *chronicle {
-	return &chronicle{t: t, db: pool(t, address), from: time.Now().UTC().Add(-time.Hour).Truncate(time.Minute)}
+	return &chronicle{t: t, db: enginetest.Pool(t, address), from: time.Now().UTC().Add(-time.Hour).Truncate(time.Minute)}
 }
 
 // at returns the time so long after the beginning; "" is the beginning.
@@ -62,7 +63,7 @@ func (c *chronicle) request(task assign.Task, made, waited string, state assign.
 		until = &u
 	}
 	c.items++
-	execute(c.t, c.db, `
+	enginetest.Execute(c.t, c.db, `
 insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, reason, error, created_at, completed_at, linger_until)
 values ($1, $2, 2, $3, $4, $5, case when $5 = 'none' then 'no_match' end, case when $5 = 'failed' then 'oh' end, $6, $7, $8)`,
 		task.ID, fmt.Sprint("user ", c.items), asked, got, string(state), c.at(made), ended, until)
@@ -71,7 +72,7 @@ values ($1, $2, 2, $3, $4, $5, case when $5 = 'none' then 'no_match' end, case w
 func (c *chronicle) run(task assign.Task, began, took, state string) {
 	c.t.Helper()
 	ended := c.at(began).Add(c.at(took).Sub(c.from))
-	execute(c.t, c.db, `
+	enginetest.Execute(c.t, c.db, `
 insert into getwork.run (task_id, version, node, state, started_at, finished_at, error, seen_until, given, blocked, passed_over, candidates, cut)
 values ($1, 1, 'n', $2, $3, case when $2 <> 'running' then $4::timestamptz end, case when $2 = 'failed' then 'oh' end,
   case when $2 = 'finished' then $3::timestamptz end, 1, 0, 0, 1, false)`, task.ID, state, c.at(began), ended)
@@ -92,7 +93,7 @@ func (c *chronicle) work(task assign.Task, user, item, handed, state, after, by 
 			closer = nil
 		}
 	}
-	execute(c.t, c.db, `
+	enginetest.Execute(c.t, c.db, `
 insert into getwork.work (task_id, item, user_name, state, assigned_at, closed_at, closed_by, closed_xid, after, available_at)
 values ($1, $2, $3, $4::text, $5, $6::timestamptz, $7, case when $4 <> 'held' then pg_current_xact_id() end,
   case when $4 = 'returned' then interval '0' end, case when $4 in ('returned', 'failed') then $6::timestamptz end)`,
@@ -113,7 +114,7 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	a, b := n.newTask(t, "a", numbers), n.newTask(t, "b", numbers)
+	a, b := n.newTask(t, "a", enginetest.Numbers), n.newTask(t, "b", enginetest.Numbers)
 	c := chronicleOf(t, address)
 
 	c.request(a, "-1us", "5s", assign.Assigned, false) // before
@@ -201,7 +202,7 @@ func TestHistoryBegins(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	n.newTask(t, "a", numbers)
+	n.newTask(t, "a", enginetest.Numbers)
 	h, err := n.History(t.Context(), assign.Span{})
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 	for i, key := range keys {
 		pushed[i].Item = key
 	}
-	if _, err := n.engine.Push(t.Context(), "inbox", pushed, assign.Who{Anything: true}); err != nil {
+	if _, err := n.node.Push(t.Context(), "inbox", pushed, assign.Who{Anything: true}); err != nil {
 		t.Fatal(err)
 	}
 	since := time.Now().Add(-time.Minute)
@@ -242,9 +243,9 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range keys {
-			r, err := n.engine.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1})
+			r, err := n.node.GetWork(t.Context(), "inbox", assign.Click{Holder: assign.Holder{User: "ann"}, Count: 1})
 			if err == nil {
-				_, err = n.engine.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "complete"}, r.Holder(), false)
+				_, err = n.node.Dispose(t.Context(), r.Work[0].ID, assign.Disposition{Outcome: "complete"}, r.Holder(), false)
 			}
 			if err != nil {
 				t.Error(err)
@@ -275,16 +276,29 @@ func TestHistoryIsOfOneMoment(t *testing.T) {
 	}
 }
 
+// The closed requests and work of a user who worked through so many items.
+const (
+	endedRequests = `
+insert into getwork.work_requested (task_id, user_name, wanted, requested, assigned, state, created_at, completed_at)
+select $1, 'ann', 1, 1, 1, 'assigned', clock_timestamp() - i * interval '1 second', clock_timestamp() - i * interval '1 second'
+from generate_series($2::integer, 1, -1) i`
+	finishedWork = `
+insert into getwork.work (task_id, item, user_name, lease, lease_expires_at, assigned_at, state, closed_at, closed_by, closed_xid)
+select $1, 'done ' || i, 'ann', '1 minute', clock_timestamp() - i * interval '1 second', clock_timestamp() - i * interval '1 second',
+  'completed', clock_timestamp() - i * interval '1 second', 'ann', pg_current_xact_id()
+from generate_series(1, $2::integer) i`
+)
+
 // However long the past is, the counted rows are found by time, whether or not the tables were ever analyzed.
 func TestHistoryIsFoundByTime(t *testing.T) {
 	schematest.Long(t)
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	task := n.newTask(t, "a", numbers)
-	db := pool(t, address)
+	task := n.newTask(t, "a", enginetest.Numbers)
+	db := enginetest.Pool(t, address)
 	for _, statement := range []string{endedRequests, finishedWork} {
-		execute(t, db, statement, task.ID, 100_000)
+		enginetest.Execute(t, db, statement, task.ID, 100_000)
 	}
 	hour := now(t, db).Add(-time.Hour)
 	counting := []any{hour, time.Minute.Microseconds(), []int64{task.ID}, hour.Add(59 * time.Minute)}
@@ -309,7 +323,7 @@ func TestHistoryIsFoundByTime(t *testing.T) {
 				t.Errorf("%v, want by %s:\n%s", err, one.index, text)
 			}
 		}
-		execute(t, db, analyze)
+		enginetest.Execute(t, db, `vacuum analyze getwork.work, getwork.work_requested`)
 	}
 }
 
@@ -318,7 +332,7 @@ func TestHistoryOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	a := n.newTask(t, "a", numbers)
+	a := n.newTask(t, "a", enginetest.Numbers)
 	c := chronicleOf(t, address)
 	c.request(a, "1m", "-30m", assign.Assigned, false)
 	c.request(a, "1m", "-20m", assign.Assigned, false)

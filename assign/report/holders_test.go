@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
+	"getwork/assign/enginetest"
 	"getwork/schema/schematest"
 )
 
@@ -21,16 +22,16 @@ func TestHoldersByIndex(t *testing.T) {
 	const held, past = 900, 100_000
 	url := schematest.URL(t)
 	n := start(t, url)
-	db := pool(t, url)
+	db := enginetest.Pool(t, url)
 	task := n.newTask(t, "task", `select 1 as item`).ID
 	other := n.newTask(t, "other", `select 1 as item`).ID
-	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+	enginetest.Execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
 		select $1, 'over ' || i, 'user ' || i % 300, 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, $2::integer) i`, task, past)
-	execute(t, db, `insert into getwork.work (task_id, item, user_name, assigned_at)
+	enginetest.Execute(t, db, `insert into getwork.work (task_id, item, user_name, assigned_at)
 		select case when i % 3 = 0 then $2::bigint else $1 end, 'held ' || i, 'user ' || i % 300, now() from generate_series(1, $3::integer) i`, task, other, held)
 	for _, statistics := range []string{"none", "taken"} {
 		if statistics == "taken" {
-			execute(t, db, `analyze getwork.work`)
+			enginetest.Execute(t, db, `analyze getwork.work`)
 		}
 		for name, c := range map[string]struct {
 			tasks []int64

@@ -2,7 +2,9 @@
 // returns much ([Report.Returns]), and who holds how much now ([Report.Holders]).
 //
 // Everything is counted from the tables on request. A node counts one history and one list of returns at a time, for ten
-// seconds at most, so that a screen on the wall can't take the connections that clicks need.
+// seconds at most, so that a screen on the wall can't take the connections that clicks need. Callers who ask the same question
+// share a count that has not begun. Work that was handed out after a given time is now either held, or was closed after that
+// time, so the number that was held then is counted back from now.
 package report
 
 import (

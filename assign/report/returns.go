@@ -19,7 +19,7 @@ func (r *Report) Returns(ctx context.Context, s assign.Span) (assign.Returns, er
 }
 
 const (
-	// Work that its holder closed, or whose lease ran out. closed_by tells a manager from the holder.
+	// Work that its holder closed, or whose lease ran out. closed_by distinguishes a manager from the holder.
 	byHolder = `state not in ('held', 'reassigned') and coalesce(closed_by, user_name) = user_name`
 
 	// The first row counts all users.

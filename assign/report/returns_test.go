@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
+	"getwork/assign/enginetest"
 	"getwork/schema/schematest"
 )
 
@@ -15,7 +16,7 @@ func TestReturns(t *testing.T) {
 	t.Parallel()
 	address := schematest.URL(t)
 	n := start(t, address)
-	a, b := n.newTask(t, "a", numbers), n.newTask(t, "b", numbers)
+	a, b := n.newTask(t, "a", enginetest.Numbers), n.newTask(t, "b", enginetest.Numbers)
 	c := chronicleOf(t, address)
 	c.work(a, "ann", "1", "-2m", "returned", "1m", "") // before
 	c.work(a, "ann", "1", "-1m", "returned", "1m", "") // at the border
@@ -65,7 +66,7 @@ func TestReturns(t *testing.T) {
 	if len(got.People) != 2 || got.Team.Closed != 10 || len(got.Items) != 1 || got.Items[0].State != "completed" {
 		t.Errorf("of one task: %+v", got)
 	}
-	execute(t, c.db, `update getwork.task_state set deleted_at = clock_timestamp() where name = 'b'`)
+	enginetest.Execute(t, c.db, `update getwork.task_state set deleted_at = clock_timestamp() where name = 'b'`)
 	if got := read(); len(got.People) != 2 || len(got.Items) != 1 {
 		t.Errorf("with a deleted task: %+v", got)
 	}

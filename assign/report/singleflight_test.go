@@ -11,7 +11,7 @@ import (
 	"getwork/assign"
 )
 
-// slowReader answers when the test tells it to, and records the questions.
+// slowReader answers when the test lets it, and records the questions.
 type slowReader struct {
 	mu    sync.Mutex
 	asked []string

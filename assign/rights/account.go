@@ -72,7 +72,7 @@ func (g *Registry) readAccounts(ctx context.Context, accounts []account) ([]foun
 }
 
 // known returns what is known of an account, as it was read within the last second. A name that can't be stored is refused
-// ([assign.Forbidden]). No pace bounds these look-ups, as it does those of sessions and tokens: a proxy or an issuer has vouched for
+// ([assign.Forbidden]). No pace bounds these reads, as it does those of sessions and tokens: a proxy or an issuer has vouched for
 // the account, so strangers can't make up names.
 func (g *Registry) known(ctx context.Context, a account) (f found, err error) {
 	if err := a.check(); err != nil {
@@ -192,7 +192,7 @@ set role = nullif($2, ''), admin = $3, groups = $4, seen_at = clock_timestamp(),
 where id = $1
 returning changed::text`
 
-	// Every node executes this at each look, so it skips rows that another node settles or tell changes just now. It is one
+	// Every node executes this at each poll, so it skips rows that another node settles or tell changes just now. It is one
 	// statement outside a transaction; the next selectChanged of every node finds what it changed.
 	settleTold = `
 update getwork.principal

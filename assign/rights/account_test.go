@@ -180,12 +180,12 @@ func TestProxiedStrangers(t *testing.T) {
 	}
 }
 
-// A move of the tables by logical replication leaves the ids behind. Newcomers are not told that somebody has their name.
+// A move of the tables by logical replication leaves the ids behind. Newcomers don't read that somebody has their name.
 func TestIDsLeftBehindAreNoName(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.exec(t, `insert into getwork.principal (id, name, name_key, iss, sub, kind) overriding system value values (1, 'ann', 'ann', 'idp', '1', 'person')`)
-	if _, err := d.proxied(t, by("bob", assign.RoleWorker)); err == nil || assign.IsRefusal(err, assign.NameTaken) || !strings.Contains(err.Error(), "raise them as docs/operations.md says") {
+	if _, err := d.proxied(t, by("bob", assign.RoleWorker)); err == nil || assign.IsRefusal(err, assign.NameTaken) || !strings.Contains(err.Error(), "raise them as docs/upgrade.md says") {
 		t.Errorf("the id of somebody else: %v", err)
 	}
 	if _, err := d.proxied(t, by("bob", assign.RoleWorker)); err != nil { // the next id is free
@@ -200,7 +200,7 @@ func TestProxiedBlocked(t *testing.T) {
 	r, err := d.proxied(t, by("ann", assign.RoleWorker))
 	f := d.follow(t, r, err)
 	d.look(t, f, "")
-	if _, err := d.Block(t.Context(), "ann", true); err != nil {
+	if _, err := d.Block(t.Context(), "ann", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []Entry{by("ann", assign.RoleWorker), by("ann", assign.RoleManager, "x"), by("ann", "")} {
@@ -212,7 +212,7 @@ func TestProxiedBlocked(t *testing.T) {
 	if n := d.count(t, `select count(*) from getwork.principal where role = 'worker' and groups = '{}'`); n != 1 {
 		t.Error("the row has changed")
 	}
-	if _, err := d.Block(t.Context(), "ann", false); err != nil {
+	if _, err := d.Block(t.Context(), "ann", assign.UserChange{Blocked: false}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Proxied(t.Context(), by("ann", assign.RoleManager)); err != nil {
@@ -220,7 +220,7 @@ func TestProxiedBlocked(t *testing.T) {
 	}
 }
 
-// Blocked between the look-up and the write: the row is read again under its lock.
+// Blocked between the read and the write: the row is read again under its lock.
 func TestProxiedBlockedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -373,7 +373,7 @@ func TestRebindEndsWhatAProxyNamed(t *testing.T) {
 	if again.Credential == shown.Credential || ended(again.Credential) || !ended(shown.Credential) || !ended(named.Credential) {
 		t.Errorf("want that %s and %s have ended, and %s has not", shown.Credential, named.Credential, again.Credential)
 	}
-	if _, err := d.Block(t.Context(), "bob", true); err != nil {
+	if _, err := d.Block(t.Context(), "bob", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	d.look(t, h, EndBlocked)
@@ -442,7 +442,7 @@ func TestJWT(t *testing.T) {
 	if n := d.count(t, `select count(*) from getwork.audit where act = 'log-in' and outcome = 'refused' and by = 'jwt'`); n != 2 {
 		t.Errorf("%d refusals are audited, want 2", n)
 	}
-	if _, err := d.Block(t.Context(), "mia", true); err != nil {
+	if _, err := d.Block(t.Context(), "mia", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.JWT(t.Context(), shown, ends); why(err) != WhyBlocked || !assign.IsRefusal(err, assign.Forbidden) {
@@ -465,7 +465,7 @@ func TestLogInLeavesTheJWTAlone(t *testing.T) {
 	if got := strings.Join(c.regrouped, " "); !strings.Contains(got, "s:") || strings.Contains(got, string(r.Credential)) {
 		t.Errorf("a log-in gives its groups to %s, want the session without %s", got, r.Credential)
 	}
-	if _, err := d.Block(t.Context(), "mia", true); err != nil {
+	if _, err := d.Block(t.Context(), "mia", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(c.cancelled, " "); !strings.Contains(got, string(r.Credential)) {

@@ -6,13 +6,49 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/text/unicode/norm"
 
 	"getwork/assign"
 	"getwork/assign/audit"
 )
+
+// CheckName returns a [assign.Refusal] if a principal can't have that name. It asks more than [assign.CheckUser]: a name is
+// normalised, has no two spaces in a row, and its letters are of one of Latin, Greek and Cyrillic, because an "а" of Cyrillic
+// in a Latin name would make a second person with the same name to the eye.
+func CheckName(name string) error {
+	if err := assign.CheckUser(name); err != nil {
+		return err
+	}
+	switch {
+	case !norm.NFC.IsNormalString(name):
+		return assign.RefuseField("user", "a user name is in Unicode's normal form C; this one has marks apart from their letters")
+	case strings.Contains(name, "  "):
+		return assign.RefuseField("user", "a user name has no two spaces in a row")
+	}
+	scripts := map[string]bool{}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return assign.RefuseField("user", "a user name has no unassigned characters; this one has U+%04X", r)
+		}
+		for script, table := range map[string]*unicode.RangeTable{"Latin": unicode.Latin, "Greek": unicode.Greek, "Cyrillic": unicode.Cyrillic} {
+			if unicode.Is(table, r) {
+				scripts[script] = true
+			}
+		}
+	}
+	if len(scripts) > 1 {
+		return assign.RefuseField("user", "a user name has letters of one of the Latin, Greek and Cyrillic alphabets, not of several")
+	}
+	return nil
+}
+
+// nameKey returns what two names that would be mistaken for each other have in common.
+func nameKey(name string) string { return strings.ToLower(norm.NFKC.String(name)) }
 
 // Issuer is the issuer of names that getwork itself gave: services, and tokens made on the database.
 const Issuer = "getwork"
@@ -60,7 +96,7 @@ set seen_at = clock_timestamp(), role = nullif($2, ''), admin = $3, groups = $4,
 where id = $1`
 )
 
-// errBlocked returns the rejection of a blocked user. The name is for the log; the user is told only that they are blocked.
+// errBlocked returns the rejection of a blocked user. The name is for the log; the user reads only that they are blocked.
 func errBlocked(name string) error { return reject(WhyBlocked, name) }
 
 func errNameTaken(name string) error {
@@ -102,13 +138,13 @@ func (g *Registry) lockOrMake(ctx context.Context, tx pgx.Tx, e Entry, kind stri
 			return p, back
 		}
 		// Another account took the name, or the same one logged in elsewhere at the same time. Either way that row is committed.
-		// An id that exists is no name: a move of the tables left the ids behind, and newcomers would be told that theirs is taken.
+		// An id that exists is no name: a move of the tables left the ids behind, and newcomers would read that theirs is taken.
 		var pgErr *pgconn.PgError
 		switch {
 		case !errors.As(err, &pgErr) || pgErr.Code != "23505":
 			return p, err
 		case pgErr.ConstraintName == "principal_pkey":
-			return p, fmt.Errorf("the ids of principal are below those in the table; raise them as docs/operations.md says (Backup and restore): %w", err)
+			return p, fmt.Errorf("the ids of principal are below those in the table; raise them as docs/upgrade.md says (Backup and restore): %w", err)
 		}
 	}
 }
@@ -175,29 +211,74 @@ set blocked_at = case when $2 then coalesce(blocked_at, clock_timestamp()) end, 
 where name = $1 and (blocked_at is not null) <> $2
 returning id`
 
+// What somebody made for themselves, as tokens on the database are, is theirs and no service's.
+const (
+	selectServices = `
+select distinct s.name
+from getwork.principal p join getwork.token t on t.made_by = p.id join getwork.principal s on s.id = t.principal
+where p.name = $1 and t.kind = 'service' and t.principal <> p.id and t.ended_at is null and t.expires_at > clock_timestamp()
+order by s.name`
+
+	endServices = `
+update getwork.token t
+set ended_at = clock_timestamp(), ended_by = $2, changed = pg_current_xact_id()
+from getwork.principal p
+where p.name = $1 and t.made_by = p.id and t.kind = 'service' and t.principal <> p.id and t.ended_at is null
+returning 't:' || t.id`
+)
+
 // Block keeps a user out, or lets them in again. Their sessions and tokens stay, and give no rights meanwhile. Their waiting
-// requests are cancelled. Blocking a blocked user changes nothing. [assign.NotFound]: no user has the name.
-func (g *Registry) Block(ctx context.Context, name string, blocked bool) (User, error) {
-	act := audit.Act{Act: "user.block", Object: name}
-	if !blocked {
-		act.Act = "user.unblock"
+// requests are cancelled. The tokens that they made for services go on, unless these are to end, too: then for good, since the user may
+// have copied them. Tokens of these services that somebody else made stay. Blocking a blocked user changes nothing but that.
+// [assign.NotFound]: no user has the name.
+func (g *Registry) Block(ctx context.Context, name string, to assign.UserChange) (changed assign.ChangedUser, err error) {
+	if to.WithServices && !to.Blocked {
+		return changed, assign.RefuseField("with_services", `services end with a block: send "blocked": true, or leave with_services out`)
 	}
-	err := g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
+	act := "user.block"
+	if !to.Blocked {
+		act = "user.unblock"
+	}
+	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		var id int64
-		err := tx.QueryRow(ctx, g.SQL(blockPrincipal), name, blocked).Scan(&id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil, nil, nil // there is nobody, or nothing to change
+		err := tx.QueryRow(ctx, g.SQL(blockPrincipal), name, to.Blocked).Scan(&id)
+		nothing := errors.Is(err, pgx.ErrNoRows) // there is nobody, or nothing to change
+		if err != nil && !nothing {
+			return nil, nil, err
 		}
-		if err != nil || !blocked {
-			return &act, nil, err
+		if changed.Services, err = textsOf(ctx, tx, g.SQL(selectServices), name); err != nil {
+			return nil, nil, err
 		}
-		credentials, err := g.credentialsOf(ctx, tx, id)
-		return &act, credentials, err
+		var ended []string
+		var ends []audit.Act
+		if to.WithServices {
+			if ended, err = textsOf(ctx, tx, g.SQL(endServices), name, audit.ActorOf(ctx).User); err != nil {
+				return nil, nil, err
+			}
+			for _, credential := range ended {
+				ends = append(ends, audit.Act{Act: "token.end", Object: credential[2:]})
+			}
+		}
+		if nothing && len(ended) == 0 {
+			return nil, nil, nil
+		}
+		if to.Blocked && !nothing {
+			credentials, err := g.credentialsOf(ctx, tx, id)
+			if err != nil {
+				return nil, nil, err
+			}
+			ended = append(ended, credentials...)
+		}
+		detail := map[string]any{}
+		if to.Blocked {
+			detail["services"], detail["with_services"] = changed.Services, to.WithServices
+		}
+		return &audit.Act{Act: act, Object: name, Detail: detail, Then: ends}, ended, nil
 	})
-	if err != nil {
-		return User{}, err
+	if err == nil {
+		changed.User, err = g.user(ctx, name)
 	}
-	return g.user(ctx, name)
+	return changed, err
 }
 
 // user reads one user.

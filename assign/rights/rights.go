@@ -99,6 +99,8 @@ type Config struct {
 	OwnerWithin time.Duration // a personal token works only if its owner logged in so lately; default 720 h
 	Idle        time.Duration // how long a session lives without activity; default 30 m
 
+	QueryAuthors string // the group whose managers may write queries; empty: all managers
+
 	// The functions below are the engine's. A program without an engine leaves them nil: its changes are committed and announced, and
 	// every node then does what Cancel and Regroup would have done (CancelEnded).
 
@@ -125,10 +127,11 @@ type Registry struct {
 	cache    cache
 	uses     uses
 	unknown  pace
+	turns    turns
 	watch    *Watch // nil until there is one
 }
 
-// lookSoon makes the watch of this node look now. It never waits; several calls may cause one look.
+// lookSoon makes the watch of this node poll now. It never waits; several calls may cause one poll.
 func (g *Registry) lookSoon() {
 	if g.watch == nil {
 		return

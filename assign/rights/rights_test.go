@@ -99,11 +99,11 @@ select count(*) from getwork.token where strpos(token::text, $1) > 0 or strpos(t
 	d.exec(t, "update getwork.principal set seen_at = seen_at - interval '721 hours'")
 	check(WhyOwner, "")
 	d.exec(t, "update getwork.principal set seen_at = clock_timestamp()")
-	if _, err := d.Block(t.Context(), "mia", true); err != nil {
+	if _, err := d.Block(t.Context(), "mia", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	check(WhyBlocked, "")
-	if _, err := d.Block(t.Context(), "mia", false); err != nil {
+	if _, err := d.Block(t.Context(), "mia", assign.UserChange{Blocked: false}); err != nil {
 		t.Fatal(err)
 	}
 	check("", assign.RoleWorker)
@@ -284,7 +284,7 @@ func TestLogIn(t *testing.T) {
 	if _, err := d.session(t, begun.Cookie); why(err) != WhyEnded {
 		t.Error("the oldest of too many:", why(err))
 	}
-	if _, err := d.Block(t.Context(), "oliver", true); err != nil {
+	if _, err := d.Block(t.Context(), "oliver", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.Begin(t.Context(), LogIn{Entry: Entry{Iss: "idp", Sub: "sub of oliver", Name: "oliver", Role: assign.RoleWorker}, Max: time.Hour})
@@ -672,6 +672,75 @@ func TestEndsByTimeAreAudited(t *testing.T) {
 	}
 }
 
+// A user makes ten tokens an hour, of whatever kind. The refusal says when the next one may be made.
+func TestTokensInAnHour(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ann, err := d.session(t, d.logIn(t, "ann", assign.RoleManager, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob, err := d.session(t, d.logIn(t, "bob", assign.RoleWorker, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(of Rights, service string) (string, error) {
+		_, made, err := d.CreateToken(t.Context(), NewToken{Label: "x", Scopes: []string{ScopeRead}, Role: of.Role, By: of.Principal, Manager: true, Service: service})
+		return made.ID, err
+	}
+	approve := func() error {
+		_, err := d.ApproveTerminal(t.Context(), &ann, Challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"), "laptop")
+		return err
+	}
+	for i := range 10 {
+		switch i % 3 {
+		case 0: // a token that has ended was made all the same
+			var id string
+			if id, err = create(ann, ""); err == nil {
+				err = d.EndToken(t.Context(), id, "ann", ann.Principal)
+			}
+		case 1:
+			_, err = create(ann, "robot")
+		case 2:
+			err = approve()
+		}
+		if err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	d.exec(t, "update getwork.token set created_at = created_at - interval '20 minutes' where made_by = $1", ann.Principal)
+	acts := d.count(t, "select count(*) from getwork.audit")
+	for what, again := range map[string]func() error{
+		"of her own": func() error { _, err := create(ann, ""); return err }, "of a service": func() error { _, err := create(ann, "robot"); return err },
+		"of a new service": func() error { _, err := create(ann, "printer"); return err }, "of a terminal": approve,
+	} {
+		var r *assign.Refusal
+		if err := again(); !errors.As(err, &r) || r.Kind != assign.RateLimited || r.After > 40*time.Minute || r.After < 38*time.Minute || !strings.Contains(r.Detail, "in 40m") {
+			t.Errorf("the eleventh, %s: %v (%+v)", what, err, r)
+		}
+	}
+	if n := d.count(t, "select count(*) from getwork.audit"); n != acts {
+		t.Errorf("%d acts of refused calls", n-acts)
+	}
+	if _, err := create(bob, ""); err != nil {
+		t.Errorf("somebody else's: %v", err)
+	}
+	if d.service(t, "robot", ann.Role); t.Failed() {
+		return
+	}
+	d.exec(t, "update getwork.token set created_at = created_at - interval '41 minutes' where id = (select id from getwork.token where made_by = $1 order by created_at limit 1)", ann.Principal)
+	if _, err := create(ann, ""); err != nil {
+		t.Errorf("an hour after the first: %v", err)
+	}
+	if _, err := create(ann, ""); !assign.IsRefusal(err, assign.RateLimited) {
+		t.Errorf("and one more: %v", err)
+	}
+	d.exec(t, "update getwork.token set created_at = created_at + interval '3 hours'") // the clock was set back
+	if _, err := create(ann, ""); err != nil {
+		t.Errorf("after tokens of the future: %v", err)
+	}
+}
+
 // A user has at most twenty personal tokens that live; one that has ended, or expired, makes room.
 func TestTokensOfAUser(t *testing.T) {
 	t.Parallel()
@@ -686,10 +755,12 @@ func TestTokensOfAUser(t *testing.T) {
 	}
 	var last string
 	for range maxTokens {
+		d.exec(t, "update getwork.token set created_at = created_at - interval '1 hour'") // no more than ten are made in one
 		if last, err = create(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	d.exec(t, "update getwork.token set created_at = created_at - interval '1 hour'")
 	for _, free := range []func(){
 		func() {
 			if err := d.EndToken(t.Context(), last, "ann", ann.Principal); err != nil {

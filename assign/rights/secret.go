@@ -9,7 +9,7 @@ import (
 )
 
 // A token is gw_ID_SECRETSUM in base 62: the id is public, the secret has 256 bits, and the sum is a CRC-32 of all before it,
-// so that a mistyped token is refused without asking the database, and scanners can tell a token from chance.
+// so that a mistyped token is refused without asking the database, and scanners can distinguish a token from chance.
 const (
 	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -79,7 +79,8 @@ returning p.name, 's:' || s.public_id, t.label, coalesce(s.role, ''), s.admin, s
 )
 
 // ApproveTerminal returns a code with which the terminal that made the challenge gets a token of this session, within a minute. It
-// refuses a session that has ended ([Rejection]) or has too many terminals ([assign.InUse]).
+// refuses a session that has ended ([Rejection]) or has too many terminals ([assign.InUse]), and a
+// user who made too many tokens within the hour ([assign.RateLimited]).
 func (g *Registry) ApproveTerminal(ctx context.Context, session *Rights, challenge, label string) (code string, err error) {
 	if err := CheckTerminal(challenge, label); err != nil {
 		return "", err
@@ -98,6 +99,9 @@ func (g *Registry) ApproveTerminal(ctx context.Context, session *Rights, challen
 			return nil, nil, reject(WhyEnded, session.User)
 		case live >= maxTerminals:
 			return nil, nil, assign.Refuse(assign.InUse, "%d terminals use this log-in, which is as many as may; log out of some of them with `getwork logout`", live)
+		}
+		if err := g.checkPace(ctx, tx, session.Principal); err != nil {
+			return nil, nil, err
 		}
 		var secret [32]byte
 		_, _ = rand.Read(secret[:])

@@ -41,6 +41,7 @@ type NewToken struct {
 	Service string   // the name of the service that it is for; empty: it is personal
 	Groups  []string // of a new service; one that is there already must have the same. nil: whichever it has, or none
 	By      int64    // the principal who makes it; 0: its own, made on the database
+	Manager bool     // they are a manager
 	From    string   // of one made on the database: by whom and on which machine, for the audit
 }
 
@@ -48,6 +49,7 @@ const (
 	defaultLife = 2160 * time.Hour // 90 days
 	adminMost   = 24 * time.Hour   // the longest life of a token with the admin bit
 	maxTokens   = 20               // live personal ones of one user
+	maxHourly   = 10               // made by one user within an hour, of whatever kind: each is a row, and two of the audit, that nothing trims soon
 	maxTasks    = 50
 )
 
@@ -98,6 +100,16 @@ const (
 select count(*) from getwork.token
 where principal = $1 and kind = 'personal' and ended_at is null and expires_at > clock_timestamp()`
 
+	// A token with a date in the future was made before the clock was set back.
+	countHourly = `
+select count(*), coalesce((extract(epoch from min(t.created_at) + interval '1 hour' - clock_timestamp()) * 1000000)::bigint, 0)
+from (
+  select created_at from getwork.token
+  where made_by = $1 and created_at between clock_timestamp() - interval '1 hour' and clock_timestamp()
+  order by created_at desc
+  limit $2
+) t`
+
 	insertToken = `
 insert into getwork.token (id, hash, kind, principal, parent, label, role, admin, scopes, tasks, made_by, expires_at)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12::bigint * interval '1 microsecond')`
@@ -109,9 +121,26 @@ where id = $1
 for no key update`
 )
 
+// checkPace refuses ([assign.RateLimited]) somebody who has made too many tokens within the hour. Their principal is locked (mayStillAct),
+// so two calls at once don't count the same.
+func (g *Registry) checkPace(ctx context.Context, tx pgx.Tx, by int64) error {
+	var made int
+	var left int64
+	if err := tx.QueryRow(ctx, g.SQL(countHourly), by, maxHourly).Scan(&made, &left); err != nil || made < maxHourly {
+		return err
+	}
+	after := time.Duration(left) * time.Microsecond
+	limited := assign.Refuse(assign.RateLimited, "you have made %d tokens within an hour, which is as many as a user may; you can make the next one in %s",
+		made, assign.Duration(after.Truncate(time.Minute)+time.Minute))
+	limited.After = max(after, time.Second)
+	return limited
+}
+
 // CreateToken makes a personal token of n.By, or a service's. The token itself is returned once, and kept nowhere. Besides wrong
 // fields it refuses a blocked owner ([assign.Forbidden]; [assign.InUse] for a service), an owner with too many tokens
-// ([assign.InUse]), a service's name that somebody has ([assign.NameTaken]), and a service that has other rights ([assign.Exists]).
+// ([assign.InUse]), one who made too many within the hour ([assign.RateLimited]),
+// a service's name that somebody has ([assign.NameTaken]), a service that has other rights ([assign.Exists]), and a manager's or a query writer's service if n.By is
+// no manager ([assign.Forbidden]).
 func (g *Registry) CreateToken(ctx context.Context, n NewToken) (token string, made ShownToken, err error) {
 	if err := n.check(g.TokenMax); err != nil {
 		return "", made, err
@@ -119,6 +148,11 @@ func (g *Registry) CreateToken(ctx context.Context, n NewToken) (token string, m
 	var id string
 	err = g.change(ctx, func(tx pgx.Tx) (*audit.Act, []string, error) {
 		id, token = newToken()
+		if n.By != 0 {
+			if err := g.checkPace(ctx, tx, n.By); err != nil {
+				return nil, nil, err
+			}
+		}
 		kind, owner, err := g.ownerOf(ctx, tx, n)
 		if err != nil {
 			return nil, nil, err
@@ -178,10 +212,17 @@ func (g *Registry) ownerOf(ctx context.Context, tx pgx.Tx, n NewToken) (kind str
 		return "", p, assign.Refuse(assign.InUse, "%q is blocked; let it in again first, with `getwork user unblock`", n.Service)
 	case p.role != n.Role && (!n.Admin || n.By != 0):
 		return "", p, assign.Refuse(assign.Exists, "%q has the role %s; give the token that role, or the service another name", n.Service, p.role)
+	case n.By != 0 && !n.Manager && (p.role == assign.RoleManager || g.QueryAuthors != "" && slices.Contains(p.groups, g.QueryAuthors)):
+		return "", p, errManages(n.Service)
 	case n.Groups != nil && !slices.Equal(asSet(n.Groups), asSet(p.groups)):
 		return "", p, otherGroups(n.Service, p.groups)
 	}
 	return "service", p, nil
+}
+
+// errManages is the refusal of an administrator who would become a manager by a service of their own making.
+func errManages(service string) error {
+	return assign.Refuse(assign.Forbidden, "%q has the role manager, or is in the group that writes queries: only somebody who is a manager as well as an administrator makes tokens for it; ask one, or use `getwork token create --direct` on the database", service)
 }
 
 func asSet(groups []string) []string { return slices.Compact(slices.Sorted(slices.Values(groups))) }

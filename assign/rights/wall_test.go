@@ -76,7 +76,7 @@ func TestWall(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocked, _ := link(time.Minute)
-	if _, err := d.Block(t.Context(), "lobby", true); err != nil {
+	if _, err := d.Block(t.Context(), "lobby", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	for what, code := range map[string]string{"after an hour": late, "ended before": ended, "blocked": blocked, "made up": code[1:] + "A", "no code": "x"} {

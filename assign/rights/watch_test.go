@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/assign/audit"
@@ -34,7 +35,7 @@ func (d *desk) follow(t *testing.T, r Rights, err error) *followed {
 	return f
 }
 
-// look makes the watch look once, and checks how the channel ended; empty: it goes on.
+// look makes the watch poll once, and checks how the channel ended; empty: it goes on.
 func (d *desk) look(t *testing.T, f *followed, want End) {
 	t.Helper()
 	if err := d.watch.look(t.Context()); err != nil {
@@ -50,7 +51,7 @@ func (d *desk) look(t *testing.T, f *followed, want End) {
 	}
 }
 
-// Each end of a credential ends what depends on it, at the next look and not before.
+// Each end of a credential ends what depends on it, at the next poll and not before.
 func TestEndsAreSeen(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)
@@ -80,7 +81,7 @@ func TestEndsAreSeen(t *testing.T) {
 			return err
 		}},
 		"block": {end: func(t *testing.T, d *desk, r Rights) error {
-			_, err := d.Block(t.Context(), "ann", true)
+			_, err := d.Block(t.Context(), "ann", assign.UserChange{Blocked: true})
 			return err
 		}, want: EndBlocked},
 		"rebind": {end: func(t *testing.T, d *desk, r Rights) error {
@@ -125,7 +126,7 @@ func TestEndsAreSeen(t *testing.T) {
 	}
 }
 
-// A transaction may commit long after others that began later: its change is not visible to a look between, and must be seen
+// A transaction may commit long after others that began later: its change is not visible to a poll between, and must be seen
 // by the next.
 func TestLateCommitsAreSeen(t *testing.T) {
 	t.Parallel()
@@ -148,7 +149,7 @@ func TestLateCommitsAreSeen(t *testing.T) {
 	d.look(t, f, EndOver)
 }
 
-// What was read of a credential may be older than the look before the channel follows it.
+// What was read of a credential may be older than the poll before the channel follows it.
 func TestFollowedTooLate(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -315,7 +316,7 @@ func TestEndIsWhole(t *testing.T) {
 		t.Errorf("cancelled %q, want %s", cancelled, r.Credential)
 	}
 	d.exec(t, "delete from getwork.audit_head") // no audit row, no act
-	if _, err := d.Block(t.Context(), "ann", true); err == nil {
+	if _, err := d.Block(t.Context(), "ann", assign.UserChange{Blocked: true}); err == nil {
 		t.Error("blocked without a row in the audit")
 	}
 	if n := d.count(t, "select count(*) from getwork.principal where blocked_at is not null"); n != 0 {
@@ -374,14 +375,14 @@ func TestActsOfEndedCredentials(t *testing.T) {
 	}
 	as := acting(t, r)
 	d.logIn(t, "bob", assign.RoleWorker, "")
-	if _, err := d.Block(as, "bob", true); err != nil {
+	if _, err := d.Block(as, "bob", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Block(t.Context(), "ann", true); err != nil {
+	if _, err := d.Block(t.Context(), "ann", assign.UserChange{Blocked: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ann", "bob"} {
-		u, err := d.Block(as, name, false)
+		u, err := d.Block(as, name, assign.UserChange{Blocked: false})
 		if p, _ := pg.ProblemOf(err); p.Status != 401 {
 			t.Errorf("%+v, %v: somebody blocked lets %s in", u, err, name)
 		}
@@ -400,7 +401,7 @@ func TestActsOfReboundCredentials(t *testing.T) {
 		}
 		former := []Rights{r, {User: "ann", Credential: "p" + r.Credential[1:]}} // a proxy may name them, too
 		for _, r := range former {
-			if _, err := d.Block(acting(t, r), "bob", true); err != nil {
+			if _, err := d.Block(acting(t, r), "bob", assign.UserChange{Blocked: true}); err != nil {
 				t.Errorf("%s, before: %v", r.Credential, err)
 			}
 		}
@@ -408,7 +409,7 @@ func TestActsOfReboundCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range former {
-			u, err := d.Block(acting(t, r), "bob", false)
+			u, err := d.Block(acting(t, r), "bob", assign.UserChange{Blocked: false})
 			if p, _ := pg.ProblemOf(err); p.Status != 401 {
 				t.Errorf("%s: %+v, %v: the former account lets bob in", r.Credential, u, err)
 			}
@@ -447,7 +448,7 @@ func TestActsBesideARebind(t *testing.T) {
 			}
 			acted := make(chan error, 1)
 			go func() {
-				_, err := d.Block(acting(t, r), "bob", true)
+				_, err := d.Block(acting(t, r), "bob", assign.UserChange{Blocked: true})
 				acted <- err
 			}()
 			timeout.Await(t, "the act waits", func() bool { return schematest.LockWaits(t, d.DB.Calls) > 0 })
@@ -492,6 +493,73 @@ func TestActsOfOneUserWait(t *testing.T) {
 	}
 }
 
+// The changes of one user wait for one another without a connection each: however many there are, others' calls have connections.
+func TestChangesOfOneUserLeaveConnections(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r, err := d.session(t, d.logIn(t, "ann", assign.RoleManager, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := d.db.Config()
+	few.MaxConns, few.MinConns = 2, 0
+	calls, err := pgxpool.NewWithConfig(t.Context(), few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	holder, err := d.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	if _, err := holder.Exec(t.Context(), "select from getwork.principal where name = 'ann' for update"); err != nil {
+		t.Fatal(err)
+	}
+	d.DB = pg.Router{Calls: calls}
+	const changes = 5
+	ended := make(chan error, changes)
+	brief, stop := context.WithCancel(acting(t, r))
+	for i := range changes {
+		ctx := acting(t, r)
+		if i == 0 {
+			ctx = brief
+		}
+		go func() {
+			_, err := d.End(ctx, Ending{User: "bob"})
+			ended <- err
+		}()
+	}
+	under := func() int {
+		d.turns.mu.Lock()
+		defer d.turns.mu.Unlock()
+		if mine := d.turns.users["ann"]; mine != nil {
+			return mine.known
+		}
+		return 0
+	}
+	timeout.Await(t, "all have begun, and one waits for the lock", func() bool { return under() == changes && calls.Stat().AcquiredConns() > 0 })
+	if stop(); !errors.Is(<-ended, context.Canceled) {
+		t.Error("the one whose caller has gone goes on")
+	}
+	within, cancel := context.WithTimeout(t.Context(), timeout.Scale(10*time.Second))
+	defer cancel()
+	if _, err := d.Tokens(within, "bob", ""); err != nil {
+		t.Errorf("somebody else's call, while %d changes wait: %v", under(), err)
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range changes - 1 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if under() != 0 || len(d.turns.users) != 0 {
+		t.Errorf("%d changes are under way", under())
+	}
+}
+
 // Whoever acts is found by index among all sessions and tokens that there ever were.
 func TestActorByIndex(t *testing.T) {
 	t.Parallel()
@@ -517,7 +585,7 @@ func TestActorByIndex(t *testing.T) {
 }
 
 // Two tabs log in at the same moment, with the cookie of one session: it ends once, and both come in. So it is with two log-outs.
-// The audit names nobody else as the one who logged in, and tells of the former session's end.
+// The audit names nobody else as the one who logged in, and records the former session's end.
 func TestLogInFromTabsOfOneSession(t *testing.T) {
 	t.Parallel()
 	schematest.Long(t)

@@ -12,4 +12,16 @@
 // lock for it, and wait for nothing. If it can't keep up, or a node dies, spans are lost, and nothing else.
 //
 // A nil [Tracer] is off. Nothing is asked then, and nothing is allocated.
+//
+// # Deaths
+//
+//   - A node dies between a round's commit and its spans. The spans are lost; the push on another node is still a part of the
+//     trace.
+//   - A round's commit is unknown. It makes no span. If it did commit, the push makes one.
+//   - Traceparents can't be read fast enough, or the database is away. The queue is bounded, and what is lost is logged.
+//     TestNobodyWaitsForSpans
+//   - The collector is away, slow, or refuses. Nobody waits, and at its end the node waits for a tenth of --drain-timeout.
+//     TestCollectorIsAway
+//   - A client sends a malformed traceparent. The call begins a trace of its own, and nothing of the client's text is
+//     recorded. TestCall
 package tracing

@@ -93,7 +93,7 @@ func TestAudit(t *testing.T) {
 	exec(`drop schema getwork cascade`)
 	called(command.ExitFailed, "getwork migrate up", "verify")
 
-	// A pipe can't tell whether it has kept what is removed.
+	// A pipe does not say whether it has kept what is removed.
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestAuditCutIntoAFile(t *testing.T) {
 }
 
 // What two nodes did at the same time is one chain, which both have logged; one of them was killed. Written anew by the owner of
-// the tables it looks right, but not beside the nodes' logs.
+// the tables it seems right, but not beside the nodes' logs.
 func TestAuditOfNodes(t *testing.T) {
 	t.Parallel()
 	url := schematest.URL(t)

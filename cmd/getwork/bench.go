@@ -39,7 +39,7 @@ Nodes are processes of this program, and this process makes the load, all on thi
 Measurements:
 ` + bench.List(benchable) + `
 
-A missed goal is shown, but is no failure. More measurements are made by cmd/getwork-measure in getwork's source: see docs/benchmarks.md.`
+A missed goal is shown, but is no failure. More measurements are made by cmd/lab/getwork-measure in getwork's source: see docs/benchmarks.md.`
 }
 
 // run returns what the flags ask for.

@@ -93,7 +93,7 @@ func TestBench(t *testing.T) {
 
 // The flags say what is measured, and whether the machine's noise is.
 func TestBenchWants(t *testing.T) {
-	usual := []string{"clicks", "idle-click", "push"}
+	usual := []string{"clicks", "idle-click", "push", "bulk", "nodes"}
 	for name, c := range map[string]struct {
 		flags  benchCmd
 		want   []string

@@ -22,7 +22,7 @@ const configurationFile = "../../docs/configuration.md"
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	var c commandLine
-	parser, err := kong.New(&c, kong.PostBuild(fromEnvironment), kong.Vars{"version": ""})
+	parser, err := kong.New(&c, flags, kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ files, never from flags. This page is generated from the program.
 ## Traces
 
 OpenTelemetry's standard variables say whether and where a node sends traces; there are no flags for them.
-[operations.md](operations.md#traces) says what is sent. OpenTelemetry's other variables for OTLP over HTTP (certificates, compression,
+[watch.md](watch.md#traces) says what is sent. OpenTelemetry's other variables for OTLP over HTTP (certificates, compression,
 time-outs), for batches (` + "`OTEL_BSP_…`" + `) and for limits of spans hold, too.
 
 | variable | meaning |

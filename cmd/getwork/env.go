@@ -17,7 +17,7 @@ import (
 // A flag with the tag call is such a flag, though its name is among these: it says whom a new token is for.
 var settings = []string{"url", "token", "token-file", "user", "role", "member-of", "instance", "database-url", "database-url-file", "query-database-url", "query-database-url-file", "schema", "listen", "data-dir"}
 
-// nodes are the commands that take all their flags from there, except those with the tag call: they run a node, or look at one as
+// nodes are the commands that take all their flags from there, except those with the tag call: they run a node, or check one as
 // it was set up.
 var nodes = []string{"serve", "health", "doctor"}
 

@@ -16,7 +16,7 @@ import (
 
 // Connection, identity and a node's settings can come from the environment; what a single call does never can.
 func TestEnvironment(t *testing.T) {
-	k, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Vars{"version": "x"}, kong.Exit(func(int) {}))
+	k, err := kong.New(&commandLine{}, flags, kong.Vars{"version": "x"}, kong.Exit(func(int) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestYesInTheEnvironment(t *testing.T) {
 
 // The environment that the agent gives to a program configures no command of getwork that the program calls.
 func TestProgramEnvironment(t *testing.T) {
-	parser, err := kong.New(&commandLine{}, kong.PostBuild(fromEnvironment), kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
+	parser, err := kong.New(&commandLine{}, flags, kong.Writers(io.Discard, io.Discard), kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
 	}

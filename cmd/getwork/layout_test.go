@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,10 @@ var mayImport = map[string][]string{
 	"getwork/assign/hook":       {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg"},
 	"getwork/assign/rights":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
 	"getwork/assign/engine":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg", "getwork/assign/plan", "getwork/assign/ranking", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify"},
+	"getwork/assign/explain":    {"getwork/assign", "getwork/assign/engine", "getwork/assign/plan", "getwork/assign/ranking", "getwork/assign/records"},
+	"getwork/assign/enginetest": {"getwork/assign", "getwork/assign/engine", "getwork/assign/explain", "getwork/assign/feed", "getwork/assign/manage", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify", "getwork/schema/schematest/pgbouncer", "getwork/schema/schematest/timeout"},
+	"getwork/assign/manage":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
+	"getwork/assign/tidy":       {"getwork/assign/pg"},
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
@@ -30,7 +36,7 @@ var mayImport = map[string][]string{
 	"getwork/web/card":          {},
 	"getwork/web/contract":      {},
 	"getwork/web/grants":        {"getwork/assign"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/assign/tracing", "getwork/web/card", "getwork/web/sheet"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/explain", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/manage", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/assign/tracing", "getwork/web/card", "getwork/web/sheet"},
 	"getwork/web/sheet":         {},
 	"getwork/web/identity":      {"getwork/assign", "getwork/assign/pg", "getwork/assign/rights", "getwork/web", "getwork/web/card", "getwork/web/grants", "getwork/web/identity/oidc"},
 	"getwork/web/identity/oidc": {"getwork/assign", "getwork/web/card", "getwork/web/grants"},
@@ -38,7 +44,7 @@ var mayImport = map[string][]string{
 	"getwork/ws/agent":          {"getwork/assign", "getwork/ws/client"},
 	"getwork/ws/client":         {"getwork/assign", "getwork/ws"},
 
-	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/timeout"},
+	"getwork/schema/schematest/pgbouncer": {"getwork/schema/schematest/logs", "getwork/schema/schematest/timeout"},
 }
 
 // Other people's programs link the vocabulary, and must not link a database with it.
@@ -51,6 +57,7 @@ var mayNot = map[string][]string{
 
 // One package knows OpenTelemetry's API, and another its SDK and exporter, which only a node links. By the third part of the path.
 var mayTrace = map[string][]string{
+	"getwork/assign/enginetest":          {"trace"},
 	"getwork/assign/tracing":             {"attribute", "codes", "propagation", "semconv", "trace"},
 	"getwork/cmd/internal/otlp":          {"exporters", "sdk", "semconv", "trace", ""},
 	"getwork/cmd/internal/otlp/otlptest": {"otlp"},
@@ -86,7 +93,7 @@ func TestLayout(t *testing.T) {
 			if strings.HasPrefix(i, "nhooyr.io/") {
 				t.Errorf("%s imports %s, which is frozen", p.ImportPath, i)
 			}
-			if e2e := "getwork/cmd/internal/e2e"; (i == e2e || strings.HasPrefix(i, e2e+"/")) && p.ImportPath != e2e+"/page" {
+			if i == "getwork/cmd/internal/e2e" {
 				t.Errorf("%s imports %s, which only tests may", p.ImportPath, i)
 			}
 			if i == "github.com/coder/websocket" {
@@ -100,12 +107,56 @@ func TestLayout(t *testing.T) {
 		if !slices.Contains([]string{"cmd", "notify", "assign", "ws", "web", "schema"}, top) {
 			t.Errorf("there is a seventh top-level folder: %s", top)
 		}
+		if room, ok := strings.CutPrefix(p.ImportPath, "getwork/cmd/"); ok && room != "getwork" && !strings.HasPrefix(room, "internal/") {
+			t.Errorf("there is a second program in this module: %s; cmd/lab and cmd/peers are modules of their own", room)
+		}
 	}
 	if sockets != 1 {
 		t.Errorf("%d packages import the WebSocket library, want ws alone", sockets)
 	}
 	if files := importers(t, "github.com/coder/websocket"); len(files) != 1 {
 		t.Errorf("the WebSocket library is imported in %v; one file of ws may", files)
+	}
+}
+
+// TestProgramLinksNoLies: the demo has an identity provider, and what users run has none that could be made to lie, nor what drives whole
+// processes in tests.
+func TestProgramLinksNoLies(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "getwork/cmd/getwork").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		if dep == "testing" || dep == "getwork/cmd/internal/e2e" || strings.HasPrefix(dep, "getwork/cmd/lab") || strings.Contains(dep, "/chromedp") {
+			t.Errorf("the program links %s", dep)
+		}
+	}
+	if testing.Short() {
+		t.Skip("links the program")
+	}
+	binary := filepath.Join(t.TempDir(), "getwork") // cluster.Binary's has no symbols
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "getwork/cmd/getwork").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", binary).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(symbols), "getwork/cmd/internal/idp.Start") {
+		t.Error("the symbols lack the demo's identity provider: this test would find no lie either")
+	}
+	for line := range strings.Lines(string(symbols)) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "getwork/cmd/lab") || strings.HasSuffix(line, "idp.(*Provider).Set") || strings.Contains(line, "idp.Wrong") {
+			t.Errorf("the program has %s", line)
+		}
+	}
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(program, []byte("https://evil.example")) { // the liar's texts have it
+		t.Error("the program has the texts of lies")
 	}
 }
 

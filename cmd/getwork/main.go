@@ -65,6 +65,11 @@ type commandLine struct {
 	PrintVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 
+// flags is how the flags of all commands are read.
+var flags = kong.OptionFunc(func(k *kong.Kong) error {
+	return errors.Join(cli.SettingFlags.Apply(k), kong.PostBuild(fromEnvironment).Apply(k))
+})
+
 // groups are the titles in --help.
 var groups = []kong.Group{
 	{Key: "work", Title: "Get work and let go of it:"},
@@ -89,16 +94,17 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c commandLine
-	c.Serve.Version, c.Doctor.Serve.Version = version, version
+	b := thisBuild()
+	c.Serve.Version, c.Serve.Revision, c.Doctor.Serve.Version = b.version, b.revision, b.version
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("getwork"),
 		kong.Description("Hands out work to many people at once, from PostgreSQL. The node or database, the user, and a node's settings can also be set in the environment; --help names the variables."),
-		kong.PostBuild(fromEnvironment),
+		flags,
 		kong.ExplicitGroups(groups),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(out, errs),
-		kong.Vars{"version": "getwork " + version},
+		kong.Vars{"version": "getwork " + b.version},
 		kong.Exit(func(status int) { exited = status; panic(exiting{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(&command.Streams{Out: out, Errs: errs, RawOut: rawOut, RawErrs: rawErrs}),

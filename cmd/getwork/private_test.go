@@ -128,7 +128,7 @@ func TestServeRefusesANewerSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `update getwork.schema_version set version = 999`); err != nil {
+	if _, err := conn.Exec(t.Context(), `update getwork.version set version = 999`); err != nil {
 		t.Fatal(err)
 	}
 	said := map[string]string{}
@@ -157,7 +157,7 @@ func TestServeRefusesANewerSchema(t *testing.T) {
 		}
 	}
 	var version int
-	if err := conn.QueryRow(t.Context(), `select version from getwork.schema_version`).Scan(&version); err != nil || version != 999 {
+	if err := conn.QueryRow(t.Context(), `select version from getwork.version`).Scan(&version); err != nil || version != 999 {
 		t.Errorf("version %d, %v", version, err)
 	}
 }

@@ -51,7 +51,22 @@ func (b *bench) run(ctx context.Context, url string) (*report, error) {
 	default:
 		b.note("Graphile Worker and pg-boss are left out: " + err.Error())
 	}
+	own, err := buildGetwork(ctx)
+	switch {
+	case err == nil:
+		defer own.remove(b.log)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	default:
+		b.note("getwork itself is left out: " + err.Error())
+	}
 	for round := range b.rounds {
+		if own != nil {
+			b.log("round %d of %d: getwork", round+1, b.rounds)
+			if err := b.measureGetwork(ctx, own); err != nil {
+				return nil, fmt.Errorf("getwork: %w", err)
+			}
+		}
 		for _, p := range peers {
 			b.log("round %d of %d: %s", round+1, b.rounds, p.name)
 			if err := b.measure(ctx, p); err != nil {

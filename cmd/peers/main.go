@@ -1,7 +1,7 @@
 // Peers measures other queues on PostgreSQL, for comparison with getwork's bench: River, Graphile Worker and pg-boss,
 // at the versions in go.mod and package.json.
 //
-// Each peer runs in a process of its own (river.go, graphile.mjs, pgboss.mjs), so that its CPU can be told from the
+// Each peer runs in a process of its own (river.go, graphile.mjs, pgboss.mjs), so that its CPU can be separated from the
 // database's. This process only gives commands, reads clocks, and checks at the end that every inserted job was worked
 // exactly once. It is a module of its own, so that getwork depends on no peer.
 package main
@@ -26,7 +26,7 @@ const (
 	exitUsage  = 2
 )
 
-const help = `Measures River, Graphile Worker and pg-boss on one PostgreSQL, one after another, round by round.
+const help = `Measures River, Graphile Worker and pg-boss, and what getwork does in bulk, on one PostgreSQL, one after another, round by round.
 
   go -C cmd/peers run . [flags]
 

@@ -129,6 +129,11 @@ func TestEveryPeer(t *testing.T) {
 	for _, p := range []peer{riverQueue(), none.graphile(), none.boss()} {
 		complete(t, r, p)
 	}
+	for _, key := range []string{"bulk_rate", "bulk_cpu", "bulk_agent_rate"} {
+		if i := slices.IndexFunc(r.Figures, func(f *figure) bool { return f.Key == "getwork_"+key }); i < 0 || len(r.Figures[i].Values) != 2 {
+			t.Errorf("getwork has no %s of two rounds", key)
+		}
+	}
 	for _, name := range []string{"graphile-worker", "pg-boss", "pg", "node"} {
 		if r.Facts.Versions[name] == "" {
 			t.Errorf("no version of %s in %v", name, r.Facts.Versions)
@@ -154,7 +159,8 @@ func TestWithoutNodeOnlyRiverIsMeasured(t *testing.T) {
 			t.Errorf("a figure of %s", f.Key)
 		}
 	}
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], errNoNode.Error()) {
+	// Nor is there a go to build getwork with.
+	if len(r.Notes) != 2 || !strings.Contains(r.Notes[0], errNoNode.Error()) || !strings.Contains(r.Notes[1], "getwork itself is left out") {
 		t.Errorf("notes: %q", r.Notes)
 	}
 }

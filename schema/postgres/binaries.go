@@ -49,7 +49,7 @@ var folders = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// Find returns the PostgreSQL in PATH, which somebody has chosen. Without one it looks where pg_config says and in the
+// Find returns the PostgreSQL in PATH, which somebody has chosen. Without one it searches where pg_config says and in the
 // folders that packages use, and returns the newest major version. It returns [ErrNotInstalled] if there is none.
 func Find() (Binaries, error) {
 	found := inspect(inPath())

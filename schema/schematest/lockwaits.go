@@ -9,7 +9,7 @@ import (
 
 // LockWaits returns how many sessions of a database wait for a lock that another session of it holds. The lock that every commit
 // with NOTIFY takes does not count: the sessions of all databases of the server share it, so that anybody may wait for it a moment.
-// db must be no transaction, because that sees pg_stat_activity as it was at its first look.
+// db must be no transaction, because that sees pg_stat_activity as it was when it first read it.
 func LockWaits(t testing.TB, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (n int) {

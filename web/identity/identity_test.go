@@ -93,7 +93,7 @@ func TestGuessing(t *testing.T) {
 	}
 	timeout.Await(t, "the end of the token", func() bool {
 		status, _ := n.call(t, "GET", "/api/v1/me", "", bearer(token)...)
-		return status == 401 // not 429: somebody whose token has just ended is told so
+		return status == 401 // not 429: somebody whose token has just ended reads so
 	})
 }
 

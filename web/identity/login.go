@@ -22,7 +22,7 @@ type LogIns struct {
 	Rights   *rights.Watch
 	Max      time.Duration // the longest life of a session
 	Stale    time.Duration // how long a session outlives a provider that does not answer
-	Look     time.Duration // how often it looks for sessions to refresh; default 5 s
+	Look     time.Duration // how often it reads which sessions to refresh; default 5 s
 	Log      *slog.Logger
 }
 

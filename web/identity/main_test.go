@@ -12,20 +12,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign"
 	"getwork/assign/audit"
 	"getwork/assign/engine"
-	"getwork/assign/feed"
+	"getwork/assign/enginetest"
 	"getwork/assign/pg"
-	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/assign/rights"
 	"getwork/notify"
 	"getwork/schema/schematest"
+	"getwork/schema/schematest/logs"
 	"getwork/web"
 	"getwork/ws"
 )
@@ -38,7 +38,7 @@ type station struct {
 	rights *rights.Watch
 	engine *engine.Engine
 	db     *pgxpool.Pool
-	log    *lockedText
+	log    *logs.Buffer
 }
 
 func start(t *testing.T, change ...func(*Config)) *station {
@@ -49,23 +49,13 @@ func start(t *testing.T, change ...func(*Config)) *station {
 // startOn starts a node on a database; listening: it hears NOTIFY.
 func startOn(t *testing.T, url string, listening bool, change ...func(*Config)) *station {
 	t.Helper()
-	n := &station{log: &lockedText{}}
-	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), n.log), nil))
-	pools, err := pg.OpenPools(pg.PoolsConfig{DatabaseURL: url, MaxRuns: 2, Name: "getwork identity test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.db = pools.API
-	send := func(ctx context.Context, channel, payload string) error {
-		_, err := pools.API.Exec(ctx, notify.NotifySQL, channel, payload)
-		return err
-	}
-	announcer := notify.NewAnnouncer(send, "getwork", "n1", log)
-	records := records.New(pools.Router(), nil)
-	feed := feed.New(feed.Config{Node: "n1", DB: pools.Router(), Records: records, Log: log})
-	auditor := &audit.Writer{Node: "n1", Log: log, DB: pools.Router()}
-	n.engine = engine.New(engine.Config{Node: "n1", Records: records, API: pools.API, Runs: pools.Runs, MaxRuns: 2, Channel: "getwork", Announce: announcer, Log: log})
-	n.rights = rights.NewWatch(rights.New(rights.Config{Node: "n1", DB: pools.Router(), Channel: "getwork", Audit: auditor, Log: log,
+	n := &station{log: &logs.Buffer{}}
+	written := io.MultiWriter(t.Output(), n.log)
+	log := slog.New(slog.NewTextHandler(written, nil))
+	node := enginetest.New(t, url, enginetest.Options{Look: 2 * time.Second, Deaf: !listening, Log: written})
+	n.engine, n.db = node.Engine, node.Pools.API
+	auditor := &audit.Writer{Node: node.Node, Log: log, DB: node.DB}
+	n.rights = rights.NewWatch(rights.New(rights.Config{Node: node.Node, DB: node.DB, Channel: "getwork", Audit: auditor, Log: log, QueryAuthors: "authors",
 		Cancel: n.engine.EndCredentials, CancelEnded: n.engine.CancelEnded, Rebind: n.engine.Rebind, Regroup: n.engine.ChangeGroups}))
 	c := Config{Rights: n.rights.Registry, Log: log, Address: func(*http.Request) netip.Addr { return netip.MustParseAddr("127.0.0.1") }}
 	c.Cookie = func(r *http.Request) string {
@@ -77,33 +67,17 @@ func startOn(t *testing.T, url string, listening bool, change ...func(*Config)) 
 	for _, f := range change {
 		f(&c)
 	}
-	up := make(chan struct{}, 100)
-	listener := &notify.Listener{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
-		Send:    send, Channel: "getwork", Node: "n1", Log: log,
-		Handle: func(m notify.Message) {
-			if m.Rights {
-				n.rights.Heard()
-			}
-			n.engine.Heard(m)
-			feed.Heard(m)
-		},
-		Up:   func() { feed.Connected(); up <- struct{}{} },
-		Down: func(error) { feed.Disconnected() },
+	node.Hears = func(m notify.Message) {
+		if m.Rights {
+			n.rights.Heard()
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	run := []func(context.Context) error{n.engine.Run, feed.Run, announcer.Run, n.rights.Run}
-	if listening {
-		run = append(run, listener.Run)
-	} else {
-		feed.Deaf()
-	}
-	for _, f := range run {
-		running.Go(func() { _ = f(ctx) })
-	}
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = n.rights.Run(ctx) })
+	node.Begin()
 	hub := ws.NewHub(ws.Config{
-		Open: func(who assign.Who, ready func()) ws.Stream { return feed.Open(who, ready) },
+		Open: func(who assign.Who, ready func()) ws.Stream { return node.Feed.Open(who, ready) },
 		Caller: func(r *http.Request) (assign.Who, string) {
 			c := web.CallerOf(r)
 			return c.Who(), string(c.Role)
@@ -114,7 +88,7 @@ func startOn(t *testing.T, url string, listening bool, change ...func(*Config)) 
 		Problem: pg.ProblemOf, Refuse: web.Refuser(log), Log: log,
 	})
 	n.Server = httptest.NewServer(web.Handler(web.Config{
-		Engine: n.engine, Records: records, Feed: feed, Report: report.New(pools.API, nil), Identify: c.Identify(), LogInBy: "token",
+		Engine: n.engine, Records: node.Records, Feed: node.Feed, Report: report.New(n.db, nil), Identify: c.Identify(), LogInBy: "token",
 		Auth: Terminals{Rights: n.rights.Registry, LogIn: "/auth/login", Problem: web.Refuser(log), Log: log}.Routes(), Rights: n.rights,
 		Socket: hub, Audit: auditor, Ready: func(context.Context) []web.Check { return nil }, Draining: make(chan struct{}), Log: log,
 	}))
@@ -123,31 +97,9 @@ func startOn(t *testing.T, url string, listening bool, change ...func(*Config)) 
 		n.Server.CloseClientConnections()
 		n.Server.Close()
 		cancel()
-		running.Wait()
-		pools.Close()
+		watching.Wait()
 	})
-	if listening {
-		<-up
-	}
 	return n
-}
-
-// lockedText is a log that may be read while it is written.
-type lockedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // service makes a token for a service.

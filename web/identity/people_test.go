@@ -118,7 +118,7 @@ func TestBlockedWhileABodyArrives(t *testing.T) {
 			r.Header.Set("Expect", "100-continue") // the body leaves once the server reads it, and so has identified the client
 			go func() {
 				_, _ = io.WriteString(rest, c.head)
-				_, err := n.rights.Block(t.Context(), "Ada", true)
+				_, err := n.rights.Block(t.Context(), "Ada", assign.UserChange{Blocked: true})
 				<-time.After(200 * time.Millisecond) // a client as slow as that is identified again
 				_, _ = io.WriteString(rest, c.tail)
 				_ = rest.CloseWithError(err)
@@ -135,7 +135,7 @@ func TestBlockedWhileABodyArrives(t *testing.T) {
 			if err != nil || len(users) != 1 || users[0].BlockedAt == nil {
 				t.Errorf("%+v, %v; want Ada blocked", users, err)
 			}
-			if _, err := n.rights.Block(t.Context(), "Ada", false); err != nil {
+			if _, err := n.rights.Block(t.Context(), "Ada", assign.UserChange{Blocked: false}); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"getwork/schema/schematest/timeout"
 )
 
-// slowClient takes one event, and then nothing more until it is told to; a write that waits ends at its deadline.
+// slowClient takes one event, and then nothing more until it is asked to; a write that waits ends at its deadline.
 type slowClient struct {
 	header http.Header
 	taken  chan struct{} // closed after the first event
@@ -67,7 +67,7 @@ func (c *slowClient) String() string {
 	return c.text.String()
 }
 
-// A client that takes its events slowly is told nothing of what it has not taken when its rights end, and its stream does not
+// A client that takes its events slowly gets nothing of what it has not taken when its rights end, and its stream does not
 // outlive them for long.
 func TestSlowStreamEndsWithItsRights(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (s Walls) Routes() []web.Route {
 	}
 }
 
-// A link is opened by a person's click: programs that look at links in mails and chats for their users must not use it up.
+// A link is opened by a person's click: programs that open links in mails and chats for their users must not use it up.
 var opening = card.Page(`<h1>{{.Title}}</h1>
       <p>This browser will show how much there is to do, to everybody who sees it, and can do nothing else. If you are logged in here, you will be logged out. The link works once: open it on the screen itself.</p>
       <p><button id="open" class="primary" type="button" disabled>Show the wall</button></p>

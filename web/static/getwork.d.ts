@@ -22,12 +22,20 @@ export interface Work {
   closed_at: Time | null;
   available_at: Time | null;
   note: string | null;
+  /** Only of an item with one. */
+  deadline?: Time;
   lease?: Duration;
   closed_by?: string;
   error?: string;
   to_others?: boolean;
   exhausted?: boolean;
   expiring?: boolean;
+  /** Somebody had let go of the item before. */
+  again?: boolean;
+  /** How: only from showWork(), for those who may know. */
+  earlier?: { id: string; user: string; instance?: string; state: string; closed_at: Time; closed_by?: string; note: string | null; error?: string }[];
+  /** There are details that are too large for this answer; details is {}, and showWork() reads them, unless they are too large for any. */
+  details_left_out?: boolean;
 }
 
 export interface Request {
@@ -75,11 +83,17 @@ export interface Task {
   rerun_after: Duration;
   conflicts_with: string[];
   groups: string[];
+  notes: 'holders' | 'managers';
   paused: boolean;
   version: number;
   waiting: number;
   held: number;
   shelf: number;
+  /** What the last run found; of an inbox, what is ready. null until a run has finished. */
+  backlog: { found: number; free: number; as_of: Time | null; oldest: Time | null } | null;
+  /** Of what is held, on the shelf or in the inbox: how much is late, and the earliest deadline of the rest. */
+  late: number;
+  next_deadline: Time | null;
   running_since: Time | null;
   usual_seconds: number | null;
   /** Settings of newer servers. */
@@ -87,7 +101,7 @@ export interface Task {
 }
 
 /** What createTask and updateTask take; see Settings in /openapi.json. */
-export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'running_since' | 'usual_seconds'>>;
+export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'backlog' | 'late' | 'next_deadline' | 'running_since' | 'usual_seconds'>>;
 
 export interface Run {
   id: string;
@@ -138,6 +152,7 @@ export interface NewItem {
   item: string;
   priority?: number;
   not_before?: Time | Duration;
+  deadline?: Time;
   slots?: number;
   exclusive?: string;
   details?: Record<string, unknown>;
@@ -202,9 +217,11 @@ export interface Rest {
   request(id: string, tag?: string | null): Promise<Answer<Request>>;
   getWork(task: string, body: { count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;
   cancel(id: string): Promise<Request>;
+  showWork(id: string): Promise<Work>;
   dispose(id: string, body: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
   extend(id: string): Promise<Work>;
-  claim(task: string, item: string): Promise<Work>;
+  /** For the caller, or for whom a manager names. */
+  claim(task: string, item: string, to?: { user: string; force?: boolean }): Promise<Work>;
 
   waiting(filter?: Filter<'task' | 'cursor' | 'limit'>): Promise<Page<'requests', Request>>;
   work(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'value' | 'cursor' | 'limit'>): Promise<Page<'work', Work>>;
@@ -227,8 +244,8 @@ export interface Rest {
   explain(task: string, item: string, call?: { signal?: AbortSignal }): Promise<Described>;
   push(task: string, items: NewItem[]): Promise<{ accepted: number; duplicates: number }>;
   redrive(task: string, items?: string[]): Promise<{ count: number }>;
-  reassign(id: string, user: string): Promise<Work>;
-  release(filter: { user?: string; task?: string; dry_run?: boolean; token?: string }): Promise<{ count: number; token?: string }>;
+  reassign(id: string, user: string, force?: boolean): Promise<Work>;
+  release(filter: { user?: string; task?: string; dry_run?: boolean; token?: string }): Promise<{ count: number; requests: number; token?: string }>;
 }
 
 export function rest(options?: RestOptions): Rest;

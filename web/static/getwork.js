@@ -81,7 +81,8 @@ export class Problem extends Error {
 /**
  * The REST calls alone, without anything live. Each returns a promise that fails with a Problem.
  *
- * A call that is answered 429 has not begun: it is repeated when Retry-After says, at most twice. A call that is answered
+ * A call that is answered 429 has not begun: it is repeated when Retry-After says, at most twice, unless that is more than a
+ * minute away, as after too many tokens within an hour. A call that is answered
  * 503 may have been executed, so the caller decides. Repeating is safe, except for getWork without an Idempotency-Key.
  *
  * Options are those of connect(); dated, if given, is called with the server's time (ms) of each answer, to the second.
@@ -120,7 +121,7 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
         nameable(path);
         return await once(method, path, options);
       } catch (e) {
-        if (e.status !== 429 || more === 0) throw await translate(e);
+        if (e.status !== 429 || more === 0 || e.retryAfter > 60_000) throw await translate(e);
         await new Promise((resolve) => clock.setTimeout(resolve, e.retryAfter || 2_000));
       }
     }
@@ -158,10 +159,12 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** body {count, linger?, lease?}; the answer is {status, tag, body}. */
     getWork: (task, body, headers) => call('POST', `${taskAt(task)}/requests`, { body, headers }),
     cancel: (id) => send('DELETE', `${api}/requests/${segment(id)}`),
+    /** Work in any state, with its details also if other answers left them out (details_left_out). */
+    showWork: (id) => get(`${api}/work/${segment(id)}`),
     /** keepalive: it is sent even if the page is just being left. repeats: 0, if the caller repeats it after a 429. */
     dispose: (id, body, { keepalive, repeats } = {}) => send('POST', `${api}/work/${segment(id)}/disposition`, body, { keepalive, repeats }),
     extend: (id) => send('POST', `${api}/work/${segment(id)}/extend`),
-    claim: (task, item) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, undefined, { within: patience }),
+    claim: (task, item, to) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, to, { within: patience }),
 
     // For observers. A list is {<plural>: […], next_cursor?}; empty filters do not filter.
     /** Waiting requests, oldest first: filter {task, cursor, limit}. */
@@ -210,14 +213,16 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
       send('POST', `${name ? taskAt(name) : api}/preview`, options, { signal, within }),
     /** Why an item is or is not handed out. signal aborts it, and the task's query, if that runs for it. */
     explain: async (task, item, { signal } = {}) => (await call('GET', `${taskAt(task)}/items/${segment(item)}`, { within: patience, signal })).body,
-    /** items [{item, priority?, not_before?, slots?, exclusive?, details?}], to a task without a query: {accepted, duplicates}. */
+    /** items [{item, priority?, not_before?, deadline?, slots?, exclusive?, details?}], to a task without a query: {accepted, duplicates}. */
     push: (task, items) => send('POST', `${taskAt(task)}/items`, items),
     /** Puts back items that are never to return: the named ones, or all whose attempts were used up. */
     redrive: (task, items) => send('POST', `${taskAt(task)}/redrive`, items ? { items } : {}),
     /** Gives held work to another user. */
-    reassign: (id, user) => send('POST', `${api}/work/${segment(id)}/reassign`, { user }),
-    /** Takes back work of a user, a task, or a user in a task: first {user?, task?, dry_run: true}, which gives {count, token}; then with that token. */
-    release: (filter) => send('POST', `${api}/work/release`, filter),
+    /** Refused with an error of the field force if nobody of that name has been seen; force gives it to them all the same. */
+    reassign: (id, user, force = false) => send('POST', `${api}/work/${segment(id)}/reassign`, { user, ...(force && { force }) }),
+    /** Takes back work of a user, a task, or a user in a task: first {user?, task?, dry_run: true}, which gives {count, requests, token}; then with that token. What the
+     * user waits for is cancelled, too. */
+    release: (filter) => send('POST', `${api}/work/release`, filter, { within: patience }),
   };
 }
 
@@ -275,6 +280,7 @@ class Client extends EventTarget {
   #ended = new Set();
   #closed = new Set();
   #closing = new Map(); // the future state of work that is being closed, by id
+  #untold = new Set(); // held work of which only answers to calls have told: a snapshot may be older than they are
 
   constructor({ url = '', headers, watch = false, fetch, parse = JSON.parse, translate, WebSocket = globalThis.WebSocket, clock = globalThis, random = Math.random, delays = {} }) {
     super();
@@ -505,9 +511,13 @@ class Client extends EventTarget {
         this.#seen = true;
         if (this.state.name !== 'live' && this.state.name !== 'lagging') this.#live();
         return;
-      case 'request': return this.#takeRequest(body);
+      case 'request':
+        this.#takeRequest(body);
+        this.#wasTold(body.work ?? []);
+        return;
       case 'work':
         this.#takeWork(body);
+        this.#wasTold([body]);
         return this.#changed();
       case 'node':
         if (body.state === 'lagging') this.#tell({ name: 'lagging' });
@@ -617,21 +627,24 @@ class Client extends EventTarget {
     this.known = true;
     const held = new Set(work.map((w) => w.id));
     // Work that is being closed changes by the call's answer.
-    for (const id of [...this.work.keys()]) if (!held.has(id) && !this.#closing.has(id)) this.#drop(id);
+    const unheld = [...this.work.keys()].filter((id) => !held.has(id) && !this.#closing.has(id));
+    const unknown = unheld.filter((id) => this.#untold.has(id));
+    for (const id of unheld) if (!this.#untold.has(id)) this.#drop(id);
     for (const w of work) this.#takeWork(w);
+    this.#wasTold(work);
     const pending = new Set(requests.map((r) => r.id));
     const missing = [...this.requests.keys()].filter((id) => !pending.has(id));
     for (const r of requests) this.#takeRequest(r);
     this.#changed();
-    return Promise.all(missing.map((id) => this.#settle(id)));
+    return Promise.all([...unknown.map((id) => this.#settle(this.work, id)), ...missing.map((id) => this.#settle(this.requests, id))]);
   }
 
-  /** A request is no longer pending, and its outcome is unknown. */
-  async #settle(id) {
+  /** A request is no longer pending, or work no longer held, or else the snapshot was read before they were: the server knows. */
+  async #settle(known, id) {
     try {
-      await this.#ask(id);
+      await (known === this.work ? this.#askWork(id) : this.#ask(id));
     } catch {
-      this.#clock.setTimeout(() => { if (this.requests.has(id) && this.state.name !== 'stopped') this.#settle(id); }, this.#delays.poll[0]);
+      this.#clock.setTimeout(() => { if (known.has(id) && this.state.name !== 'stopped') this.#settle(known, id); }, this.#delays.poll[0]);
     }
   }
 
@@ -646,6 +659,17 @@ class Client extends EventTarget {
       const lost = this.requests.get(id);
       if (lost) this.#takeRequest({ ...lost, state: 'lost' });
     }
+  }
+
+  async #askWork(id) {
+    try {
+      const { body } = await this.#api.call('GET', `/api/v1/work/${encodeURIComponent(id)}`);
+      this.#takeWork(body);
+    } catch (e) {
+      if (e.status !== 404) throw e;
+      this.#drop(id);
+    }
+    this.#changed();
   }
 
   #takeRequest(request) {
@@ -669,15 +693,21 @@ class Client extends EventTarget {
   #takeWork(work, ours = this.#closing.get(work.id)?.includes(work.state)) {
     if (work.state !== 'held') {
       remember(this.#closed, work.id);
+      this.#untold.delete(work.id);
       if (this.work.delete(work.id) && !ours) this.#emit('gone', work);
     } else if (!this.#closed.has(work.id)) {
+      if (!this.work.has(work.id)) this.#untold.add(work.id);
       this.work.set(work.id, work);
     }
   }
 
+  /** From now on a snapshot without that work is newer than what is known of it. */
+  #wasTold(work) { for (const { id } of work) this.#untold.delete(id); }
+
   /** Work is no longer in the pipeline, for an unknown reason. */
   #drop(id) {
     const work = this.work.get(id);
+    this.#untold.delete(id);
     if (this.work.delete(id)) this.#emit('gone', work);
   }
 

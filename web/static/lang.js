@@ -1,6 +1,6 @@
 /**
  * The page's language. A text stands in English where it is shown, t`like this`. Another language is a table of these texts, in files
- * of lang/, one for each part of the page. CONTRIBUTING.md says how a language is added.
+ * of lang/, one for each part of the page. README.md says how a language is added.
  */
 
 /** The languages, and the parts that have a table; en-XA, for tests, makes its texts itself. */

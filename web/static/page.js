@@ -12,6 +12,7 @@
 
 import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
+import { goBy } from './now.js';
 import { speak, speakIn, t, translate } from './lang.js';
 import { parse, roleName } from './words.js';
 
@@ -72,6 +73,7 @@ async function start() {
   forgetOthers(me.user);
   $('banner').hidden = true;
   const client = me.role ? connect({ parse, translate, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
+  goBy(client);
   app = { api, client, me, go, style, say: announce, keys: shortcuts($('help')), leaving: new Set() };
   $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;

@@ -2,6 +2,7 @@
 
 import { html, nothing } from './lib/lit-html/lit-html.js';
 import { locale, t } from './lang.js';
+import { now } from './now.js';
 
 const exact = new Intl.DateTimeFormat(locale, { dateStyle: 'full', timeStyle: 'long' });
 const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
@@ -11,7 +12,7 @@ const day = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 's
 export function when(iso) {
   if (!iso) return nothing;
   const then = new Date(iso);
-  const today = then.toDateString() === new Date().toDateString();
+  const today = then.toDateString() === new Date(now()).toDateString();
   return html`<time datetime=${iso} title=${exact.format(then)}>${(today ? hour : day).format(then)}</time>`;
 }
 

@@ -90,7 +90,7 @@ class Session {
   #show(what) {
     if (what === this.#warned) return;
     this.#warned = what;
-    const at = clock(Date.now() + this.left(what === 'idle' ? this.me.idle_at : this.me.ends_at));
+    const at = what ? clock(what === 'idle' ? this.me.idle_at : this.me.ends_at) : '';
     this.#place.hidden = !what;
     render(html`<div class="banner">
       ${what === 'idle' ? html`<p>${t`You have done nothing here for a while. You will be logged out at ${at} unless you stay.`}</p>
@@ -139,9 +139,8 @@ class Menu {
 
   #until() {
     const { ends_at: end, idle_at: idle } = this.#session.me;
-    const at = (time) => clock(Date.now() + this.#session.left(time));
     if (!end) return html`<p class="quiet">${t`You are logged in by a proxy.`}</p>`;
     const sooner = idle && Date.parse(idle) < Date.parse(end);
-    return html`<p class="quiet">${sooner ? t`Logged in until ${at(end)}; if you do nothing, until ${at(idle)}.` : t`Logged in until ${at(end)}.`}</p>`;
+    return html`<p class="quiet">${sooner ? t`Logged in until ${clock(end)}; if you do nothing, until ${clock(idle)}.` : t`Logged in until ${clock(end)}.`}</p>`;
   }
 }

@@ -1,6 +1,7 @@
 /** How the page words and writes things. Everything here returns text, never markup. */
 
 import { locale, t } from './lang.js';
+import { now } from './now.js';
 
 const number = new Map(); // formatters by decimals
 const day = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeZone: 'UTC' });
@@ -39,9 +40,12 @@ export function value(v, decimals = 0) {
 
 const isPlain = (v) => v === null || typeof v !== 'object' || v instanceof Exact;
 
+const deepest = 8; // levels that are drawn: nobody reads deeper ones, and thousands of them would end the page's stack
+
 /** Nested JSON as people read it: a line for each member, indented by its depth. */
 function lines(v, depth = 0) {
   const indent = '  '.repeat(depth);
+  if (depth === deepest) return [`${indent}${t`(deeper levels are not shown)`}`];
   return Object.entries(v).flatMap(([name, one]) => {
     const head = `${indent}${Array.isArray(v) ? `${Number(name) + 1}.` : `${label(name)}:`}`;
     const short = isPlain(one) || (Array.isArray(one) && one.every(isPlain));
@@ -112,7 +116,7 @@ export function label(column) {
 /** A time of day; with the day, when that is not today. */
 export function clock(time) {
   const then = new Date(time);
-  const tomorrow = new Date();
+  const tomorrow = new Date(now());
   if (then.toDateString() === tomorrow.toDateString()) return hour.format(then);
   tomorrow.setDate(tomorrow.getDate() + 1);
   return then.toDateString() === tomorrow.toDateString() ? t`tomorrow, ${hour.format(then)}` : moment.format(then);

@@ -5,8 +5,12 @@
 // agent costs next to nothing: the node pushes the answer over the WebSocket. The agent asks, too, once a minute in case the
 // WebSocket is dead, and as often as the node says while it is down; or twice in a lease if that is more often.
 //
-// The agent works only under a lease that is still its own: it renews the lease before the work starts, and again after each third
-// of it. If the lease is lost, or no node answered until its end, the agent cancels the handler's context and reports nothing about
+// While its last items took under a second each, and have a lease of ten seconds or more, it takes the next ones early, at most as
+// many as it has places. What it has not begun after two seconds, or when it ends, goes back, and uses no attempt; if it is killed, that
+// runs out, and uses one. Results and renewals are sent together: what has come by the time the last call is back.
+//
+// The agent works only under a lease that is still its own: it renews the lease after each third of it, and before the work starts if
+// a third may be over by then. If the lease is lost, or no node answered until its end, the agent cancels the handler's context and reports nothing about
 // the work, because another holder may have it.
 //
 // The handler's error decides what becomes of the item:
@@ -14,6 +18,7 @@
 //	nil                        complete
 //	ErrLater                   back after the task's back-off; uses no attempt
 //	ReturnAfter(d, note)       back after d; uses no attempt
+//	As(disposition)            what the disposition says
 //	any other error            failed, with the error's text; it comes back while it has attempts left
 //
 // An item may be worked on more than once: by an agent that has not noticed the loss of its lease, and by the present

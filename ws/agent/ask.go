@@ -19,9 +19,9 @@ const (
 	abandonWithin = 5 * time.Second
 )
 
-// getWork asks for work and waits for the answer. If ctx ends meanwhile, it cancels the request and returns any work that
-// the request got.
-func (s *session) getWork(ctx context.Context, count int) (assign.Request, error) {
+// getWork asks for work and waits for the answer. The work was given at since or later: the request waited until then, or was not made.
+// If ctx ends meanwhile, it cancels the request and returns any work that the request got.
+func (s *session) getWork(ctx context.Context, count int) (r assign.Request, since time.Time, err error) {
 	click := client.Click{Count: count, Lease: assign.Duration(s.Lease)}
 	if !s.Once {
 		click.Linger = assign.Duration(s.linger())
@@ -31,26 +31,27 @@ func (s *session) getWork(ctx context.Context, count int) (assign.Request, error
 	key := client.Key(rand.Text())
 	var a client.Answer
 	s.channel.asking()
-	r, err := s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
+	since = time.Now()
+	r, err = s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
 	if err == nil {
-		err = s.await(ctx, &r, a.RetryAfter())
+		since, err = s.await(ctx, &r, a.RetryAfter(), since)
 	}
 	if ctx.Err() != nil {
 		s.abandon(ctx, click, key, &r)
-		return assign.Request{}, ctx.Err()
+		return assign.Request{}, since, ctx.Err()
 	}
-	return r, err
+	return r, since, err
 }
 
 // await waits until a request has ended. It learns that from the live channel, or asks when the node said, or sooner if a
-// lease could end unnoticed until then.
-func (s *session) await(ctx context.Context, r *assign.Request, after time.Duration) error {
+// lease could end unnoticed until then. It returns when the request was last sure to wait: at first, that it was not made before since.
+func (s *session) await(ctx context.Context, r *assign.Request, after time.Duration, since time.Time) (time.Time, error) {
 	answered := time.Now()
 	for r.State == assign.Pending {
 		told, ended, look, live := s.channel.about(r.ID)
 		if ended {
 			*r = told
-			return nil
+			return since, nil
 		}
 		due := answered.Add(max(min(after, s.usualLease()/2), time.Second)) // a lease runs from when work is handed out
 		switch {
@@ -71,15 +72,18 @@ func (s *session) await(ctx context.Context, r *assign.Request, after time.Durat
 		}
 		t.Stop()
 		var err error
+		looked := time.Now()
 		if after, err = s.look(ctx, r); err != nil {
-			return err
+			return since, err
 		}
-		answered = time.Now()
+		if answered = time.Now(); r.State == assign.Pending {
+			since = looked
+		}
 		if live && !look && r.State != assign.Pending {
 			s.channel.deaf()
 		}
 	}
-	return nil
+	return since, nil
 }
 
 // look reads a request. If it no longer exists, it has ended.

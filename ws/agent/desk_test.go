@@ -44,6 +44,8 @@ type desk struct {
 	most     int               // held at the same time
 	again    int               // when to ask again for a waiting request, in seconds
 
+	refusing func(call, item string) (status int, kind string) // what becomes of one work in a call for much; 0: what usually does
+
 	// fault may answer in the desk's place; before is false if the call was executed and its answer would be lost.
 	fault func(w http.ResponseWriter, r *http.Request, before bool) (answered bool)
 }
@@ -58,8 +60,15 @@ func newDesk(t *testing.T, items ...string) *desk {
 	mux.HandleFunc("POST /api/v1/tasks/crawl/requests", d.getWork)
 	mux.HandleFunc("GET /api/v1/requests/{id}", d.request)
 	mux.HandleFunc("DELETE /api/v1/requests/{id}", d.cancel)
-	mux.HandleFunc("POST /api/v1/work/{id}/extend", d.extend)
-	mux.HandleFunc("POST /api/v1/work/{id}/disposition", d.dispose)
+	mux.HandleFunc("GET /api/v1/work/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if id, ok := d.byID(w, r); ok {
+			work := *d.work[id]
+			work.Earlier = []assign.Ending{{ID: 1, User: "ann", State: "returned", ClosedAt: work.AssignedAt, Note: new("no answer")}}
+			reply(w, 200, work)
+		}
+	})
+	mux.HandleFunc("POST /api/v1/work/extend", d.extend)
+	mux.HandleFunc("POST /api/v1/work/dispositions", d.dispose)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 404, "not-found") })
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -159,7 +168,7 @@ func (d *desk) serve(q *assign.Request) {
 	for q.Assigned < q.Wanted && len(d.items) > 0 {
 		work := d.hold(d.items[0], q.ID)
 		d.items = d.items[1:]
-		work.Attempt = 1
+		work.Attempt, work.Again = 1, strings.HasPrefix(work.Item, "again")
 		q.Assigned++
 		q.State = assign.Assigned
 	}
@@ -212,36 +221,70 @@ func (d *desk) cancel(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *desk) extend(w http.ResponseWriter, r *http.Request) {
-	i, ok := d.byID(w, r)
-	if !ok {
+	var body struct {
+		IDs []string `json:"ids"`
+	}
+	if json.NewDecoder(r.Body).Decode(&body) != nil {
+		refuse(w, 400, "invalid")
 		return
 	}
-	work := d.work[i]
-	if work.State != "held" || d.lease > 0 && time.Now().After(*work.LeaseExpiresAt) {
-		refuse(w, 409, "lease-lost")
-		return
+	var results []assign.Result
+	for _, text := range body.IDs {
+		id, _ := strconv.ParseInt(text, 10, 64)
+		results = append(results, d.result("extend", id, func(work *assign.Work) (int, string) {
+			if work.State != "held" || d.lease > 0 && time.Now().After(*work.LeaseExpiresAt) {
+				return 409, "lease-lost"
+			}
+			if d.lease > 0 {
+				until := time.Now().Add(d.lease)
+				work.LeaseExpiresAt = &until
+			}
+			return 200, ""
+		}))
 	}
-	if d.lease > 0 {
-		until := time.Now().Add(d.lease)
-		work.LeaseExpiresAt = &until
+	reply(w, 200, map[string]any{"results": results})
+}
+
+// result is what becomes of one work in a call for much.
+func (d *desk) result(call string, id int64, do func(*assign.Work) (status int, kind string)) assign.Result {
+	status, kind := 404, "not-found"
+	if id >= 1 && id <= int64(len(d.work)) {
+		work := d.work[id-1]
+		if status = 0; d.refusing != nil {
+			status, kind = d.refusing(call, work.Item)
+		}
+		if status == 0 {
+			status, kind = do(work)
+		}
+		if status == 200 {
+			now := *work
+			return assign.Result{ID: id, Status: status, Work: &now}
+		}
 	}
-	reply(w, 200, work)
+	return assign.Result{ID: id, Status: status, Problem: &assign.Problem{Type: "/problems/" + kind, Title: "x", Status: status, Detail: kind + " it is"}}
 }
 
 func (d *desk) dispose(w http.ResponseWriter, r *http.Request) {
-	i, ok := d.byID(w, r)
-	if !ok {
+	var body struct {
+		Dispositions []assign.Disposal `json:"dispositions"`
+	}
+	if json.NewDecoder(r.Body).Decode(&body) != nil || len(body.Dispositions) > assign.MaxMany {
+		refuse(w, 400, "invalid")
 		return
 	}
-	body, _ := io.ReadAll(r.Body)
-	work := d.work[i]
-	if work.State != "held" && d.said[work.Item] != string(body) {
-		refuse(w, 409, "already-closed")
-		return
+	var results []assign.Result
+	for _, one := range body.Dispositions {
+		said, _ := json.Marshal(one.Disposition)
+		results = append(results, d.result("disposition", one.ID, func(work *assign.Work) (int, string) {
+			if work.State != "held" && d.said[work.Item] != string(said) {
+				return 409, "already-closed"
+			}
+			work.State = "closed"
+			d.said[work.Item] = string(said)
+			return 200, ""
+		}))
 	}
-	work.State = "closed"
-	d.said[work.Item] = string(body)
-	reply(w, 200, work)
+	reply(w, 200, map[string]any{"results": results})
 }
 
 func (d *desk) pipeline(w http.ResponseWriter, _ *http.Request) {

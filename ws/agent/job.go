@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"time"
 
 	"getwork/assign"
@@ -18,34 +20,92 @@ type job struct {
 	lease  *lease
 	ctx    context.Context // the handler's
 	cancel context.CancelCauseFunc
+	began  time.Time // when the handler was called; zero if it was not, or has ended. Guarded by the session's mu
 }
 
-// begin starts work. It returns work that it has no place for, and while the agent drains it returns all work.
-func (s *session) begin(w assign.Work) {
-	l := newLease(w, leaseOf(w))
+const (
+	// quickWithin is how long the handler takes at most while work counts as quick. Then the agent takes the next items early.
+	quickWithin = time.Second
+
+	// stockFor is how long items that were taken early wait for a place at most, before they go back.
+	stockFor = 2 * time.Second
+
+	// earlierWithin is how long the agent waits for a node to say how an item was let go of before.
+	earlierWithin = 2 * time.Second
+
+	// leastForStock is the shortest lease with which items are taken early.
+	leastForStock = 10 * time.Second
+)
+
+// begin starts work that was given at since or later. Work that there is no place for waits for one, if the agent has asked for it
+// early, and else it is returned; so is all work while the agent drains.
+func (s *session) begin(works []assign.Work, since time.Time, early bool) {
+	var stocked []*job
+	for _, w := range works {
+		s.mu.Lock()
+		if s.jobs[w.ID] != nil || w.State != "held" {
+			s.mu.Unlock()
+			continue
+		}
+		place := s.active < s.Concurrency
+		if s.draining || !place && !early {
+			s.mu.Unlock()
+			s.refuse(w)
+			continue
+		}
+		j := &job{work: w, lease: newLease(w, leaseOf(w), since)}
+		j.ctx, j.cancel = context.WithCancelCause(s.cut)
+		s.jobs[w.ID] = j
+		if place {
+			s.active++
+		} else {
+			s.stock = append(s.stock, j)
+			stocked = append(stocked, j)
+		}
+		s.mu.Unlock()
+		if place {
+			s.running.Go(func() { s.carry(j) })
+		}
+	}
+	if stocked != nil {
+		time.AfterFunc(stockFor, func() { s.putBack(stocked) })
+	}
+}
+
+// leavePlace passes the place of a job on to the item that waits for one. The job may go on to report its outcome.
+func (s *session) leavePlace() {
 	s.mu.Lock()
-	_, known := s.jobs[w.ID]
-	room := len(s.jobs) < s.Concurrency && !s.draining
-	if known || w.State != "held" {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if len(s.stock) == 0 {
+		s.active--
 		return
 	}
-	if !room {
-		s.mu.Unlock()
-		s.refuse(w)
-		return
-	}
-	j := &job{work: w, lease: l}
-	j.ctx, j.cancel = context.WithCancelCause(s.cut)
-	s.jobs[w.ID] = j
-	s.mu.Unlock()
-	s.running.Go(func() {
-		defer s.end(j)
-		s.carry(j)
-	})
+	j := s.stock[0]
+	s.stock = s.stock[1:]
+	s.running.Go(func() { s.carry(j) })
 }
 
-// end frees the job's place.
+// putBack returns those of the jobs that still wait for a place; nil: all.
+func (s *session) putBack(jobs []*job) {
+	s.mu.Lock()
+	var back []*job
+	s.stock = slices.DeleteFunc(s.stock, func(j *job) bool {
+		goes := jobs == nil || slices.Contains(jobs, j)
+		if goes {
+			back = append(back, j)
+		}
+		return goes
+	})
+	for _, j := range back { // under mu: drain takes it before it waits
+		s.refuse(j.work)
+	}
+	s.mu.Unlock()
+	for _, j := range back {
+		s.end(j)
+	}
+}
+
+// end forgets a job.
 func (s *session) end(j *job) {
 	j.cancel(nil)
 	s.mu.Lock()
@@ -63,23 +123,26 @@ func (s *session) refuse(w assign.Work) {
 		return
 	}
 	s.running.Go(func() {
-		j := &job{work: w, lease: new(lease)}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.cut), abandonWithin)
 		defer cancel()
-		s.dispose(ctx, j, giveBack())
+		s.dispose(ctx, &job{work: w, lease: new(lease)}, giveBack())
 	})
 }
 
 // carry works on an item, from the check that it is still ours to its disposition.
 func (s *session) carry(j *job) {
-	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "attempt", j.work.Attempt)
-	if err := s.renew(s.cut, j); err != nil {
-		if s.cut.Err() != nil && !gone(err) { // the agent must end before a node has answered, so the work may still be ours
-			s.refuse(j.work)
+	defer s.end(j)
+	leave := sync.OnceFunc(s.leavePlace)
+	defer leave()
+	if j.lease.due() {
+		if err := s.renew(s.cut, j); err != nil {
+			if s.cut.Err() != nil && !gone(err) { // the agent must end before a node has answered, so the work may still be ours
+				s.refuse(j.work)
+				return
+			}
+			s.logOf(j).Log(s.cut, levelOf(err), "not begun: the work may no longer be ours", "error", err)
 			return
 		}
-		log.Log(s.cut, levelOf(err), "not begun: the work may no longer be ours", "error", err)
-		return
 	}
 	keeping, stop := context.WithCancel(context.Background())
 	kept := make(chan struct{})
@@ -91,12 +154,16 @@ func (s *session) carry(j *job) {
 	d := giveBack()
 	var err error
 	if !s.ending() && j.ctx.Err() == nil {
+		if j.work.DetailsLeftOut || j.work.Again {
+			s.fill(j)
+		}
 		err = s.handle(j)
 		d = outcome(j.ctx, err)
 	}
 	defer func() { stop(); <-kept }() // the lease is kept until the node knows the outcome
+	leave()
 	if errors.Is(context.Cause(j.ctx), ErrLeaseLost) {
-		log.Warn("the lease was lost during the work; another holder may have it now", "after", time.Since(began))
+		s.logOf(j).Warn("the lease was lost during the work; another holder may have it now", "after", time.Since(began))
 		return
 	}
 	ctx, cancel := s.patience(j)
@@ -109,9 +176,27 @@ func (s *session) carry(j *job) {
 		d.After = &backoff
 	}
 	if d.Outcome == "fail" {
-		log.Warn("failed", "after", time.Since(began), "error", err)
+		s.logOf(j).Warn("failed", "after", time.Since(began), "error", err)
 	}
 	s.dispose(ctx, j, d)
+}
+
+// fill reads what the answer that had the work left out: how the item was let go of before, without which the handler can do, and
+// details, which it may need.
+func (s *session) fill(j *job) {
+	ctx := j.ctx
+	if !j.work.DetailsLeftOut {
+		brief, done := context.WithTimeout(ctx, earlierWithin)
+		defer done()
+		ctx = brief
+	}
+	if w, err := s.server.ShowWork(ctx, j.work.ID); err == nil {
+		j.work.Details, j.work.DetailsLeftOut, j.work.Earlier = w.Details, w.DetailsLeftOut, w.Earlier
+	}
+}
+
+func (s *session) logOf(j *job) *slog.Logger {
+	return s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "attempt", j.work.Attempt)
 }
 
 func (s *session) ending() bool {
@@ -138,7 +223,36 @@ func (s *session) handle(j *job) (err error) {
 	}()
 	w := j.work
 	w.LeaseExpiresAt = j.lease.expires()
+	s.mu.Lock()
+	j.began = time.Now()
+	s.mu.Unlock()
+	defer s.timed(j)
 	return s.Handler.Work(j.ctx, w)
+}
+
+// timed notes how long the handler took.
+func (s *session) timed(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(j.began) < quickWithin {
+		s.quick++
+	} else {
+		s.quick = 0
+	}
+	j.began = time.Time{}
+}
+
+// isQuick reports whether the last items took under a second each, and those in progress do so far. s.mu must be held.
+func (s *session) isQuick() bool {
+	if s.quick < min(s.Concurrency, 8) || s.usualLeaseLocked() < leastForStock {
+		return false
+	}
+	for _, j := range s.jobs {
+		if !j.began.IsZero() && time.Since(j.began) >= quickWithin {
+			return false
+		}
+	}
+	return true
 }
 
 // tellFor is how long an agent tries to report the outcome of work that has no lease.
@@ -161,7 +275,10 @@ func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 
 // dispose reports the work's outcome. It is idempotent, so it is repeated if no answer came.
 func (s *session) dispose(ctx context.Context, j *job, d assign.Disposition) {
-	_, err := s.server.Dispose(ctx, j.work.ID, d, j.lease.options(ctx)...)
+	err := s.results.say(ctx, &saying[assign.Disposition]{lease: j.lease, id: j.work.ID, what: d, size: sizeOf(d)})
+	if err == nil && !s.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
 	log := s.Log.With("task", s.Task, "item", j.work.Item, "work", j.work.ID, "outcome", d.Outcome)
 	switch {
 	case err == nil:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"getwork/assign"
-	"getwork/ws/client"
 )
 
 // lease is how long work is ours. Its end is counted by this machine's clock, from the last call that renewed it: only the
@@ -19,14 +18,28 @@ type lease struct {
 	check  chan struct{} // holds one value when something may have happened to it
 
 	mu      sync.Mutex
-	renewed time.Time  // when the last renewal that succeeded was sent
+	renewed time.Time  // it began then or later: when the last renewal that succeeded was sent, or the call that gave it
+	unsure  bool       // it was not renewed yet, and may have begun longer ago
 	until   *time.Time // its end as the server shows it
 	shown   *time.Time // its end as the last event showed it
 }
 
-// newLease counts from the time when the answer came; the first renewal makes that exact.
-func newLease(w assign.Work, length time.Duration) *lease {
-	return &lease{length: length, check: make(chan struct{}, 1), renewed: time.Now(), until: w.LeaseExpiresAt}
+// newLease returns the lease of work that was given at since or later. If a third of it may be over, it counts from now, and is renewed
+// before the work begins, which makes that exact.
+func newLease(w assign.Work, length time.Duration, since time.Time) *lease {
+	l := &lease{length: length, check: make(chan struct{}, 1), renewed: since, until: w.LeaseExpiresAt}
+	if l.unsure = time.Since(since) > length/3; l.unsure {
+		l.renewed = time.Now()
+	}
+	return l
+}
+
+// due reports whether it must be renewed before the work begins: it is not sure to be younger than a third, or something may have
+// happened to it.
+func (l *lease) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsure || len(l.check) > 0 || l.length > 0 && time.Since(l.renewed) > l.length/3
 }
 
 // leaseOf returns the length of the work's lease. Work that a former process held keeps the length that it got, whatever this
@@ -40,7 +53,14 @@ func leaseOf(w assign.Work) time.Duration {
 
 // usualLease returns the task's lease, or the one that this agent requests.
 func (s *session) usualLease() time.Duration {
-	if own := s.settings().Lease; own != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usualLeaseLocked()
+}
+
+// usualLeaseLocked is usualLease for callers that hold s.mu.
+func (s *session) usualLeaseLocked() time.Duration {
+	if own := s.task.Lease; own != nil {
 		return time.Duration(*own)
 	}
 	return s.Lease
@@ -65,7 +85,7 @@ func (l *lease) expires() *time.Time {
 func (l *lease) extended(at time.Time, until *time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renewed, l.until = at, until
+	l.renewed, l.until, l.unsure = at, until, false
 }
 
 // next returns when to renew it: after a third, so that two more tries are left; zero means never.
@@ -99,16 +119,6 @@ func (l *lease) pause() time.Duration {
 	return min(longestPause, max(l.length/10, time.Second/20))
 }
 
-// options bound a call about it whose context ends with it, so that it can be repeated in time: also if a node that is busy for a
-// moment asks for a longer pause than is left.
-func (l *lease) options(ctx context.Context) []client.Option {
-	heed := l.within()
-	if end, ok := ctx.Deadline(); ok {
-		heed = min(heed, max(time.Until(end)/2, time.Second/20))
-	}
-	return []client.Option{client.Within(l.within()), client.MaxPause(l.pause()), client.MaxRetryAfter(heed)}
-}
-
 // doubt makes keep check the lease at once.
 func (l *lease) doubt() {
 	select {
@@ -137,10 +147,10 @@ func (s *session) renew(ctx context.Context, j *job) error {
 		ctx, cancel = context.WithDeadlineCause(ctx, over, errOver)
 		defer cancel()
 	}
-	var a client.Answer
-	w, err := s.server.Extend(ctx, j.work.ID, append(j.lease.options(ctx), client.Into(&a))...)
+	one := &saying[struct{}]{lease: j.lease, id: j.work.ID, size: 32}
+	err := s.renewals.say(ctx, one)
 	if err == nil {
-		j.lease.extended(a.Sent, w.LeaseExpiresAt)
+		j.lease.extended(one.sent, one.work.LeaseExpiresAt)
 	}
 	return err
 }
@@ -161,7 +171,7 @@ func (s *session) keep(ctx context.Context, j *job) {
 	for {
 		var due <-chan time.Time
 		if next := j.lease.next(); !next.IsZero() {
-			timer.Reset(max(time.Until(next), rest))
+			timer.Reset(min(max(time.Until(next), rest), time.Until(j.lease.deadline())))
 			due = timer.C
 		}
 		select {

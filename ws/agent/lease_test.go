@@ -17,20 +17,21 @@ import (
 // An agent does not begin work that is no longer its own, and reports nothing about it.
 func TestNotBegun(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, "gone", "ours")
-	d.fault = func(w http.ResponseWriter, r *http.Request, before bool) bool {
-		if before && r.URL.Path == "/api/v1/work/1/extend" {
-			refuse(w, 409, "lease-lost")
-			return true
+	d := newDesk(t)
+	d.hold("gone", 0) // by a former process: nobody knows how old its lease is
+	d.hold("ours", 0)
+	d.refusing = func(call, item string) (int, string) {
+		if call == "extend" && item == "gone" {
+			return 409, "lease-lost"
 		}
-		return false
+		return 0, ""
 	}
 	var worked []string
 	a := d.agent(func(_ context.Context, w assign.Work) error {
 		worked = append(worked, w.Item)
 		return nil
 	})
-	a.Once = true
+	a.Once, a.Instance, a.Concurrency = true, "fixed", 2
 	if err := a.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +43,13 @@ func TestNotBegun(t *testing.T) {
 // The lease is renewed while the handler runs. If it is lost, or no node answers until its end, the handler's context is
 // cancelled, and nothing is reported.
 func TestLease(t *testing.T) {
-	for name, lose := range map[string]func(w http.ResponseWriter){
+	for name, lose := range map[string]func(w http.ResponseWriter) (status int, kind string){
 		"kept":   nil,
-		"lost":   func(w http.ResponseWriter) { refuse(w, 409, "lease-lost") },
-		"closed": func(w http.ResponseWriter) { refuse(w, 404, "not-found") },
-		"away":   func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		"busy":   func(w http.ResponseWriter) { refuse(w, 503, "unavailable") },
+		"lost":   func(http.ResponseWriter) (int, string) { return 409, "lease-lost" },
+		"closed": func(http.ResponseWriter) (int, string) { return 404, "not-found" },
+		"away":   func(http.ResponseWriter) (int, string) { panic(http.ErrAbortHandler) },
+		"busy":   func(w http.ResponseWriter) (int, string) { refuse(w, 503, "unavailable"); return 0, "" },
+		"older":  func(w http.ResponseWriter) (int, string) { refuse(w, 405, "method-not-allowed"); return 0, "" }, // the node has no such call
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,8 +62,14 @@ func TestLease(t *testing.T) {
 					if !before || !losing || !strings.HasPrefix(r.URL.Path, "/api/v1/work/") {
 						return false
 					}
-					lose(w)
-					return true
+					status, _ := lose(w)
+					return status == 0
+				}
+				d.refusing = func(string, string) (status int, kind string) {
+					if losing {
+						status, kind = lose(nil)
+					}
+					return status, kind
 				}
 				began, worked := make(chan struct{}), make(chan struct{})
 				var cause error
@@ -85,7 +93,7 @@ func TestLease(t *testing.T) {
 					t.Fatal(err)
 				}
 				if lose == nil {
-					if n := d.count("POST /work/1/extend"); n < 5 || n > 14 || cause != nil || d.said["a"] == "" {
+					if n := d.count("POST /work/extend"); n < 5 || n > 14 || cause != nil || d.said["a"] == "" {
 						t.Errorf("extended %d times, %v, said %q", n, cause, d.said["a"])
 					}
 					return
@@ -114,20 +122,21 @@ func TestResumedLease(t *testing.T) {
 		if err := a.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := d.count("POST /work/1/extend"); n < 5 || d.said["a"] == "" {
+		if n := d.count("POST /work/extend"); n < 5 || d.said["a"] == "" {
 			t.Errorf("extended %d times, said %q", n, d.said["a"])
 		}
 	})
 }
 
-// Work without a lease is checked once, before it starts.
+// Work without a lease is checked once, before it starts, if it was held before the agent started.
 func TestNoLease(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, "a")
+	d := newDesk(t)
 	d.lease = 0
+	d.hold("a", 0)
 	a := d.agent(nothing)
-	a.Once = true
-	if err := a.Run(t.Context()); err != nil || d.said["a"] == "" || d.count("POST /work/1/extend") != 1 {
+	a.Once, a.Instance = true, "fixed"
+	if err := a.Run(t.Context()); err != nil || d.said["a"] == "" || d.count("POST /work/extend") != 1 {
 		t.Errorf("%v, said %q, calls %q", err, d.said["a"], d.calls)
 	}
 }
@@ -197,7 +206,7 @@ func TestForeignAtTheStart(t *testing.T) {
 // A Retry-After that is longer than the lease costs neither the lease nor the outcome.
 func TestLongRetryAfter(t *testing.T) {
 	t.Parallel()
-	for _, on := range []string{"/api/v1/work/1/extend", "/api/v1/work/1/disposition", "/api/v1/tasks/crawl"} {
+	for _, on := range []string{"/api/v1/work/extend", "/api/v1/work/dispositions", "/api/v1/tasks/crawl"} {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

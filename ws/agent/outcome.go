@@ -41,6 +41,14 @@ type putOff struct {
 
 func (p *putOff) Error() string { return p.text }
 
+// As returns the error of a handler that decides by itself what becomes of the work: never, for example, or a return to others. A return
+// without After comes back after the task's back-off. A disposition that is wrong fails the work.
+func As(d assign.Disposition) error { return &decided{d} }
+
+type decided struct{ d assign.Disposition }
+
+func (d *decided) Error() string { return "the handler decides: " + d.d.Outcome }
+
 // giveBack returns work at once, because nothing was done.
 func giveBack() assign.Disposition {
 	return assign.Disposition{Outcome: "return", After: new(assign.Duration)}
@@ -50,9 +58,12 @@ func giveBack() assign.Disposition {
 // task's back-off.
 func outcome(ctx context.Context, err error) assign.Disposition {
 	var p *putOff
+	var own *decided
 	switch {
 	case err == nil:
 		return assign.Disposition{Outcome: "complete"}
+	case errors.As(err, &own):
+		return own.checked()
 	case errors.As(err, &p):
 		note := p.note
 		if _, bare := err.(*putOff); !bare { //nolint:errorlint // whether it was wrapped, perhaps beside its cause, is the question
@@ -63,6 +74,20 @@ func outcome(ctx context.Context, err error) assign.Disposition {
 		return giveBack()
 	}
 	return assign.Disposition{Outcome: "fail", Error: clean(err.Error())}
+}
+
+// checked returns the handler's disposition, or why it is wrong as a failure.
+func (d *decided) checked() assign.Disposition {
+	full := d.d
+	if full.Outcome == "return" && full.After == nil {
+		full.After = new(assign.Duration)
+	}
+	if err := full.Check(); err != nil {
+		var r *assign.Refusal
+		errors.As(err, &r)
+		return assign.Disposition{Outcome: "fail", Error: clean("the result is not valid: " + r.Detail)}
+	}
+	return d.d
 }
 
 // maxText is the most bytes of a note or an error.

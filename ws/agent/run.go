@@ -23,10 +23,17 @@ type session struct {
 	mu       sync.Mutex
 	task     assign.Task // as it was last read
 	readTask time.Time
-	jobs     map[int64]*job // in progress, by the work's id; never more than Concurrency
+	jobs     map[int64]*job // all that is in hand, by the work's id: in progress, to be reported, or waiting for a place
+	active   int            // places that are taken; never more than Concurrency
+	stock    []*job         // those that wait for a place; never more than Concurrency
+	quick    int            // how many items in a row took less than quickWithin
+	atLimit  bool           // an early request was refused by the user's limit: ask for what there is room for alone
 	draining bool           // no more work is begun
 	ended    chan struct{}  // holds one value when a job has ended
 	running  sync.WaitGroup
+
+	renewals *together[struct{}]
+	results  *together[assign.Disposition]
 }
 
 // Run takes work until ctx ends, and then drains: it cancels the waiting request, gives handlers Drain to finish, and returns
@@ -40,6 +47,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	s := &session{Agent: full, server: newServer(&full), channel: newChannel(), jobs: map[int64]*job{}, ended: make(chan struct{}, 1)}
+	s.newTogether()
 	s.cut, s.cutNow = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer s.cutNow(nil)
 	defer s.server.transport.CloseIdleConnections()
@@ -62,21 +70,24 @@ func (s *session) take(ctx context.Context) error {
 	}
 	pause := time.Duration(0)
 	for err == nil && ctx.Err() == nil {
-		count := s.awaitPlace(ctx)
+		count, early := s.awaitPlace(ctx)
 		if ctx.Err() != nil {
 			break
 		}
 		began := time.Now()
 		var r assign.Request
-		r, err = s.getWork(ctx, count)
+		var since time.Time
+		r, since, err = s.getWork(ctx, count)
 		switch {
 		case err != nil:
 			err = s.reconsider(ctx, err, count)
 		case len(r.Work) > 0:
 			pause = 0
-			for _, w := range r.Work {
-				s.begin(w)
-			}
+			s.begin(r.Work, since, early)
+		case early && r.Reason != nil && *r.Reason == assign.AtLimit:
+			s.mu.Lock()
+			s.atLimit = true
+			s.mu.Unlock()
 		case s.Once && !s.busy():
 			return nothingLeft(&r)
 		case s.Once: // jobs in progress may still push more
@@ -142,17 +153,32 @@ func (s *session) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// awaitPlace waits until a place is free, and returns how many items to ask for.
-func (s *session) awaitPlace(ctx context.Context) int {
+// awaitPlace waits until a place is free, and returns how many items to ask for. While work is quick, it asks for the next items early,
+// before there are places for all of them, and for half of the places at least.
+func (s *session) awaitPlace(ctx context.Context) (count int, early bool) {
 	for {
 		s.mu.Lock()
-		free := min(s.Concurrency-len(s.jobs), max(s.task.MaxRequest, 1))
+		most := max(s.task.MaxRequest, 1)
+		count = min(s.Concurrency-len(s.jobs), most)
+		early = len(s.jobs) > 0 && !s.atLimit && s.isQuick()
+		enough := 1
+		if early {
+			count = min(2*s.Concurrency-len(s.jobs), s.Concurrency, most)
+			enough = min((s.Concurrency+1)/2, most)
+		}
 		s.mu.Unlock()
-		if free > 0 || ctx.Err() != nil {
-			return free
+		if count >= enough || ctx.Err() != nil {
+			return count, early
+		}
+		var slow <-chan time.Time
+		if early { // one that has just begun may turn out to be slow
+			t := time.NewTimer(quickWithin)
+			defer t.Stop()
+			slow = t.C
 		}
 		select {
 		case <-s.ended:
+		case <-slow:
 		case <-ctx.Done():
 		}
 	}
@@ -184,11 +210,13 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var mine []assign.Work
 	for _, w := range p.Work {
 		if w.Task == s.Task {
-			s.begin(w)
+			mine = append(mine, w)
 		}
 	}
+	s.begin(mine, time.Time{}, false)
 	for _, r := range p.Requests {
 		if r.Task != s.Task {
 			continue
@@ -196,9 +224,7 @@ func (s *session) resume(ctx context.Context) error {
 		if err := s.cancel(ctx, &r); err != nil {
 			return err
 		}
-		for _, w := range r.Work {
-			s.begin(w)
-		}
+		s.begin(r.Work, time.Time{}, false)
 	}
 	return nil
 }
@@ -207,6 +233,9 @@ func (s *session) resume(ctx context.Context) error {
 func (s *session) drain() {
 	s.mu.Lock()
 	s.draining = true
+	s.mu.Unlock()
+	s.putBack(nil)
+	s.mu.Lock()
 	left := len(s.jobs)
 	s.mu.Unlock()
 	if left > 0 {

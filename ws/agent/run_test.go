@@ -113,7 +113,8 @@ func TestDrain(t *testing.T) {
 		}
 	})
 	t.Run("before the first renewal is answered", func(t *testing.T) {
-		d := newDesk(t, "a")
+		d := newDesk(t)
+		d.hold("a", 0)
 		renewing, renewed := make(chan struct{}), false
 		d.fault = func(_ http.ResponseWriter, r *http.Request, before bool) bool {
 			if renewed || !before || !strings.HasSuffix(r.URL.Path, "/extend") {
@@ -128,7 +129,7 @@ func TestDrain(t *testing.T) {
 			t.Error("the handler was called")
 			return nil
 		})
-		a.Drain = -1
+		a.Drain, a.Instance = -1, "fixed"
 		stop := d.start(a)
 		<-renewing
 		if err := stop(); err != nil || d.said["a"] != `{"outcome":"return","after":"0s"}` {

@@ -107,6 +107,8 @@ func decode(r *http.Response, body []byte, v any) error {
 		id = v.ID
 	case *assign.Request:
 		id = v.ID
+	case *results:
+		return v.check()
 	}
 	if id == 0 {
 		return errors.New("it has no id")

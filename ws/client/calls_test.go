@@ -133,13 +133,32 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if closed.State != "completed" {
 		t.Errorf("it is %s", closed.State)
 	}
-	moved := must[assign.Work](t)(boss.Reassign(ctx, r.Work[1].ID, bob))
+	both := []int64{r.Work[0].ID, r.Work[1].ID}
+	if got := must[[]assign.Result](t)(ann.ExtendMany(ctx, both)); KindOf(RefusalOf(got[0])) != assign.LeaseLost || RefusalOf(got[1]) != nil || got[1].Work.ID != both[1] {
+		t.Errorf("extended together: %+v", got)
+	}
+	again := []assign.Disposal{{ID: both[0], Disposition: assign.Disposition{Outcome: "complete"}}, {ID: 1 << 40, Disposition: assign.Disposition{Outcome: "never"}}}
+	if got := must[[]assign.Result](t)(ann.DisposeMany(ctx, again)); RefusalOf(got[0]) != nil || got[0].Work.State != "completed" || StatusOf(RefusalOf(got[1])) != 404 {
+		t.Errorf("closed together: %+v", got)
+	}
+	if _, err := ann.DisposeMany(ctx, append(again, again[0])); KindOf(err) != assign.Invalid {
+		t.Errorf("closed twice in one call: %v", err)
+	}
+	if got := must[[]assign.Result](t)(ann.DisposeMany(ctx, nil)); len(got) != 0 {
+		t.Errorf("nothing closed: %+v", got)
+	}
+	moved := must[assign.Work](t)(boss.Reassign(ctx, r.Work[1].ID, assign.Reassignment{User: bob, Force: true}))
 	if p := must[assign.Pipeline](t)(boss.UserPipeline(ctx, bob)); len(p.Work) != 1 || p.Work[0].ID != moved.ID {
 		t.Errorf("Bob holds %+v", p.Work)
 	}
 	found := must[assign.Released](t)(boss.Release(ctx, assign.Release{User: bob, DryRun: true}))
 	if done := must[assign.Released](t)(boss.Release(ctx, assign.Release{User: bob, Token: found.Token})); done.Count != 1 {
 		t.Errorf("%d released, want 1", done.Count)
+	}
+	if given := must[assign.Work](t)(boss.Give(ctx, task.Name, "a/7", assign.Reassignment{User: bob})); given.User != bob || given.Item != "a/7" {
+		t.Errorf("Bob was given %+v", given)
+	} else {
+		must[assign.Work](t)(boss.Dispose(ctx, given.ID, assign.Disposition{Outcome: "complete"}))
 	}
 	claimed := must[assign.Work](t)(ann.Claim(ctx, task.Name, "a/7"))
 	if x := must[assign.Explanation](t)(boss.Explain(ctx, task.Name, "a/7")); len(x.Held) != 1 || x.Held[0].ID != claimed.ID {

@@ -16,7 +16,8 @@
 // A call that is safe to repeat is repeated while no node answers, or none can serve: after a quarter of a second, then
 // twice as long each time, or when the server's Retry-After says. Reads are safe, and so are calls that change nothing the
 // second time: cancel, claim, extend and dispose. [Client.GetWork] is safe because it sends an Idempotency-Key. Every call is
-// repeated if the server has not begun it: it was answered 429, or no connection was made. [Retry] sets the limits, and says whether
+// repeated if the server has not begun it: it was answered 429, or no connection was made; but not if its user has done something too
+// often ([assign.RateLimited]) and would wait for more than a minute. [Retry] sets the limits, and says whether
 // answers of something other than getwork are waited out as well.
 //
 // # Live events

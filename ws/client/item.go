@@ -30,6 +30,13 @@ func (c *Client) Claim(ctx context.Context, task, item string, options ...Option
 	return w, err
 }
 
+// Give claims an item in the name of another user, and returns that user's work, also if they hold the item already. It is refused as
+// [Client.Claim] and [Client.Reassign] are. For managers.
+func (c *Client) Give(ctx context.Context, task, item string, to assign.Reassignment, options ...Option) (w assign.Work, err error) {
+	err = c.sendSafe(ctx, http.MethodPost, path("tasks", task, "items", item, "claim"), to, &w, append([]Option{Within(0)}, options...))
+	return w, err
+}
+
 // Explain says whether an item can be handed out, and why not. It may execute the task's query, so only ctx bounds its time.
 // For managers.
 func (c *Client) Explain(ctx context.Context, task, item string, options ...Option) (x assign.Explanation, err error) {

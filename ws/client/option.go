@@ -29,6 +29,9 @@ type call struct {
 // may have to execute a task's query: they take as long as the task allows.
 const answerWithin = 30 * time.Second
 
+// releaseWithin is the same for a release: a node takes up to two minutes for very much work.
+const releaseWithin = 150 * time.Second
+
 // Option extends one call.
 type Option func(*call)
 

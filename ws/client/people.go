@@ -89,9 +89,10 @@ func (c *Client) ListUsers(ctx context.Context, f UserFilter, options ...Option)
 	return list[assign.User](ctx, c, path("users"), "users", f.query("user", f.Name, "search", f.Search), options)
 }
 
-// BlockUser keeps a user out, or lets them in again. For administrators.
-func (c *Client) BlockUser(ctx context.Context, name string, blocked bool, options ...Option) (u assign.User, err error) {
-	err = c.sendSafe(ctx, http.MethodPatch, path("users", name), map[string]bool{"blocked": blocked}, &u, options)
+// BlockUser keeps a user out, or lets them in again. It returns the services that they made, whose tokens go on unless they end, too.
+// For administrators.
+func (c *Client) BlockUser(ctx context.Context, name string, to assign.UserChange, options ...Option) (u assign.ChangedUser, err error) {
+	err = c.sendSafe(ctx, http.MethodPatch, path("users", name), to, &u, options)
 	return u, err
 }
 

@@ -82,13 +82,13 @@ func everyCallAboutPeople(t *testing.T, seen *recorder) {
 	if users := must[Page[assign.User]](t)(ada.ListUsers(ctx, UserFilter{Search: "mi"})); len(users.Rows) != 1 || users.Rows[0].Subject != "Mia" {
 		t.Errorf("users %+v", users)
 	}
-	if u := must[assign.User](t)(ada.BlockUser(ctx, "Mia", true)); !u.Blocked {
+	if u := must[assign.ChangedUser](t)(ada.BlockUser(ctx, "Mia", assign.UserChange{Blocked: true, WithServices: true})); !u.Blocked {
 		t.Errorf("blocked: %+v", u)
 	}
 	if _, err := mia.WhoAmI(ctx); KindOf(err) != assign.Forbidden {
 		t.Errorf("Mia is blocked, and is answered %v", err)
 	}
-	if u := must[assign.User](t)(ada.BlockUser(ctx, "Mia", false)); u.Blocked {
+	if u := must[assign.ChangedUser](t)(ada.BlockUser(ctx, "Mia", assign.UserChange{})); u.Blocked {
 		t.Errorf("let in: %+v", u)
 	}
 	if u := must[assign.User](t)(ada.RebindUser(ctx, "Mia", "proxy", "Maria")); u.Name != "Mia" || u.Subject != "Maria" {

@@ -70,7 +70,12 @@ func TestForeign(t *testing.T) {
 		"delete":  func() error { return c.DeleteTask(t.Context(), "a") },
 		"end":     func() error { return c.EndToken(t.Context(), "a") },
 		"dispose": func() error { _, err := c.Dispose(t.Context(), 1, assign.Disposition{Outcome: "complete"}); return err },
-		"get":     func() error { _, err := c.GetWork(t.Context(), "a", Click{Count: 1}); return err },
+		"dispose of many": func() error {
+			_, err := c.DisposeMany(t.Context(), []assign.Disposal{{ID: 1, Disposition: assign.Disposition{Outcome: "complete"}}})
+			return err
+		},
+		"extend many": func() error { _, err := c.ExtendMany(t.Context(), []int64{1}); return err },
+		"get":         func() error { _, err := c.GetWork(t.Context(), "a", Click{Count: 1}); return err },
 	} {
 		if err := call(); !errors.As(err, &foreign) {
 			t.Errorf("%s: %+v", name, err)

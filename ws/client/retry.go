@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"getwork/assign"
 )
 
 // Retry says how often and with which pauses calls are repeated.
@@ -28,6 +30,7 @@ const (
 	usualTries   = 4
 	firstPause   = 250 * time.Millisecond
 	longestPause = 10 * time.Second
+	longestLimit = time.Minute // that a call waits for when its user has done something too often; the caller learns of a longer one
 )
 
 // do makes a call, and repeats it.
@@ -54,6 +57,9 @@ func (c *Client) do(ctx context.Context, what call, v any, options []Option) err
 		after := retryAfterOf(err)
 		if what.heed > 0 {
 			after = min(after, what.heed)
+		}
+		if KindOf(err) == assign.RateLimited && after > longestLimit {
+			return err
 		}
 		pause := time.NewTimer(max(jitter(min(wait, longest)), after))
 		select {

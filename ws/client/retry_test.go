@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,6 +21,7 @@ import (
 type script struct {
 	statuses []int
 	after    string // Retry-After of what is not a 2xx
+	kind     string // of the problem; empty: busy
 	at       []time.Duration
 	keys     []string
 	began    time.Time
@@ -39,7 +41,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status/100 != 2 && s.after != "" {
 		h.Set("Retry-After", s.after)
 	}
-	return &http.Response{StatusCode: status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"id":"1","type":"/problems/busy","status":429,"detail":"not now"}`))}, nil
+	return &http.Response{StatusCode: status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"id":"1","type":"/problems/` + cmp.Or(s.kind, "busy") + `","status":429,"detail":"not now"}`))}, nil
 }
 
 // Only safe calls are repeated, and calls that the server has not begun, and no more often than Tries.
@@ -120,6 +122,20 @@ func TestPauses(t *testing.T) {
 			}
 			if got := gaps(t, after, Retry{Tries: 2})[0]; got < 6*time.Second || got > 8*time.Second {
 				t.Errorf("pause %v, want what Retry-After: %s says", got, after)
+			}
+		}
+	})
+}
+
+// A call that its user makes too often is not repeated after an hour of silence: the caller gets the answer.
+func TestLongLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for after, want := range map[string]int{"60": 4, "2400": 1} {
+			s := &script{statuses: []int{429}, kind: "rate-limited", after: after, began: time.Now()}
+			_, err := (&Client{URL: "http://node", HTTP: &http.Client{Transport: s}}).CreateToken(t.Context(), NewToken{})
+			if len(s.at) != want || KindOf(err) != assign.RateLimited {
+				t.Errorf("Retry-After: %s: sent %d times, want %d; %v", after, len(s.at), want, err)
 			}
 		}
 	})

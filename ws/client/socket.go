@@ -12,6 +12,8 @@ import (
 
 // Event is one message of the live channel. Type is set, and the field for that type. The type "tasks", which means that a
 // task is new, changed or deleted, has no field.
+//
+// A snapshot may be older than the answer to the last call. A request or work that it lacks has not therefore ended: read it.
 type Event struct {
 	Type     string            `json:"type"`
 	Hello    *assign.Hello     `json:"hello"`
@@ -30,6 +32,7 @@ type Socket struct {
 	Snapshot assign.Pipeline // the caller's work and waiting requests at the start; later changes come as events
 
 	conn *ws.Client
+	url  string // of the node
 }
 
 // Socket opens the live channel, and reads hello and the snapshot. The caller must Close it; ctx bounds only the opening.
@@ -45,7 +48,7 @@ func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 	if err != nil {
 		return nil, noAnswer(c.base(), err)
 	}
-	s := &Socket{conn: conn}
+	s := &Socket{conn: conn, url: c.base()}
 	for _, want := range []string{"hello", "snapshot"} {
 		e, err := s.Next(ctx)
 		switch {
@@ -72,7 +75,7 @@ func (s *Socket) Next(ctx context.Context) (e Event, err error) {
 		return e, fmt.Errorf("read the live channel: %w", err)
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
-		return e, fmt.Errorf("read the live channel: %w", err)
+		return e, &Foreign{URL: s.url, Err: err}
 	}
 	return e, nil
 }

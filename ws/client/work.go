@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"getwork/assign"
@@ -39,16 +40,72 @@ func (c *Client) Extend(ctx context.Context, work int64, options ...Option) (w a
 	return w, err
 }
 
-// Reassign gives held work to another user, and returns that user's work. For managers.
-func (c *Client) Reassign(ctx context.Context, work int64, user string, options ...Option) (w assign.Work, err error) {
-	err = c.send(ctx, http.MethodPost, path("work", text(work), "reassign"), map[string]string{"user": user}, &w, options)
+// DisposeMany closes up to [assign.MaxMany] works in one call of at most 1 MiB, each judged as [Client.Dispose] would: the results have
+// the order of the call, and [RefusalOf] makes an error of one. The call fails as a whole, with nothing done, if it names any work twice.
+func (c *Client) DisposeMany(ctx context.Context, all []assign.Disposal, options ...Option) ([]assign.Result, error) {
+	body := struct {
+		Dispositions []assign.Disposal `json:"dispositions"`
+	}{append([]assign.Disposal{}, all...)}
+	answer := results{want: make([]int64, len(all))}
+	for i := range all {
+		answer.want[i] = all[i].ID
+	}
+	err := c.sendSafe(ctx, http.MethodPost, path("work", "dispositions"), body, &answer, options)
+	return answer.Results, err
+}
+
+// ExtendMany renews the leases of up to [assign.MaxMany] works in one call, each judged as [Client.Extend] would: the results have the
+// order of ids. The call fails as a whole, with nothing done, if it names any work twice.
+func (c *Client) ExtendMany(ctx context.Context, ids []int64, options ...Option) ([]assign.Result, error) {
+	body := struct {
+		IDs []string `json:"ids"`
+	}{make([]string, len(ids))}
+	for i, id := range ids {
+		body.IDs[i] = text(id)
+	}
+	answer := results{want: ids}
+	err := c.sendSafe(ctx, http.MethodPost, path("work", "extend"), body, &answer, options)
+	return answer.Results, err
+}
+
+// results is the answer to a call for much work.
+type results struct {
+	Results []assign.Result `json:"results"`
+	want    []int64
+}
+
+// check refuses an answer that is not about the work of the call.
+func (r *results) check() error {
+	if len(r.Results) != len(r.want) {
+		return fmt.Errorf("it has %d results for %d works", len(r.Results), len(r.want))
+	}
+	for i, one := range r.Results {
+		if one.ID != r.want[i] || (one.Status/100 == 2) == (one.Problem != nil) {
+			return fmt.Errorf("result %d is not about work %d", i, r.want[i])
+		}
+	}
+	return nil
+}
+
+// RefusalOf returns the [Problem] of a result; nil if the work was not refused.
+func RefusalOf(r assign.Result) error {
+	if r.Problem == nil {
+		return nil
+	}
+	return &Problem{Problem: *r.Problem}
+}
+
+// Reassign gives held work to another user, and returns that user's work. It is refused with [assign.NotAvailable] if a rule keeps the
+// item from them; if the refusal has the field force, nobody of that name has been seen, and only Force gives it to them. For managers.
+func (c *Client) Reassign(ctx context.Context, work int64, to assign.Reassignment, options ...Option) (w assign.Work, err error) {
+	err = c.send(ctx, http.MethodPost, path("work", text(work), "reassign"), to, &w, options)
 	return w, err
 }
 
-// Release takes back all work of a user, of a task, or of a user in a task. A DryRun comes first: it returns the number and a
-// Token for the real call. That is refused with [assign.StaleVersion] if the work has changed since. For managers.
+// Release takes back all work of a user, of a task, or of a user in a task, and cancels what that user waits for. A DryRun comes first: it
+// returns the numbers and a Token for the real call. That is refused with [assign.StaleVersion] if the work has changed since. For managers.
 func (c *Client) Release(ctx context.Context, what assign.Release, options ...Option) (done assign.Released, err error) {
-	err = c.send(ctx, http.MethodPost, path("work", "release"), what, &done, options)
+	err = c.do(ctx, call{method: http.MethodPost, path: api + path("work", "release"), body: what, within: releaseWithin}, &done, options)
 	return done, err
 }
 

@@ -1,4 +1,4 @@
-// Package bench tells users how fast getwork is, and whether their PostgreSQL is fast enough. It measures each figure's limit in the
+// Package bench shows users how fast getwork is, and whether their PostgreSQL is fast enough. It measures each figure's limit in the
 // same run, because machines are shared, and yesterday's figures say little about today.
 //
 // A [Measurement] is described by its figures, and each round adds a value to them, which it measures on a [stage.Stage]. A [Report]
@@ -71,6 +71,8 @@ var All = []Measurement{
 	{Name: "clicks", Help: "clicks per second from a fresh shelf, 64 and 256 users, beside pgbench", Figures: clicksFigures, Take: clicks},
 	{Name: "idle-click", Help: "how long one click takes on an idle system", Figures: idleClickFigures, Take: idleClick},
 	{Name: "push", Help: "how long after a commit another node tells the user", Figures: pushFigures, Take: push},
+	{Name: "bulk", Help: "items that programs take and complete by the hundred: by calls, ws/agent, getwork agent --lines", Figures: bulkFigures, Take: bulk},
+	{Name: "nodes", Help: "clicks per second, and the CPU of one, on one node and on a dozen", Figures: nodesFigures, Take: nodes},
 }
 
 // Quick is what `getwork bench --quick` measures.

@@ -49,6 +49,9 @@ func TestKeys(t *testing.T) {
 		"limit_one_statement", "limit_set_based",
 		"idle_click_p50 limit_two_commits_p50", "idle_click_p99 limit_two_commits_p99", "bare_post_p50",
 		"push_p50 limit_notify_p50", "push_p99",
+		"bulk_rate", "bulk_cpu", "bulk_cpu_database", "bulk_cpu_node",
+		"bulk_agent_rate", "bulk_agent_cpu_database", "bulk_agent_cpu_node", "bulk_lines_rate", "bulk_lines_cpu_database", "bulk_lines_cpu_node",
+		"nodes_1", "nodes_1_cpu_database", "nodes_1_cpu_node", "nodes_12", "nodes_12_cpu_database", "nodes_12_cpu_node",
 		"quick_clicks quick_limit_clicks", "quick_cpu_database", "quick_cpu_node",
 		"quick_idle_click_p50 quick_limit_two_commits_p50", "quick_idle_click_p99 quick_limit_two_commits_p99", "quick_bare_post_p50",
 		"quick_push_p50 quick_limit_notify_p50", "quick_push_p99",
@@ -130,7 +133,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// The ratio of both pairs, taken in the order ABBA, tells a program that costs a tenth more from noise.
+// The ratio of both pairs, taken in the order ABBA, separates a program that costs a tenth more from noise.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	parts := againstParts(64)[1:]

@@ -16,7 +16,7 @@ func pushFigures(*stage.Env) []*Figure {
 	}
 }
 
-// push measures how long after a round's commit its user is told by another node than the one that served them.
+// push measures how long after a round's commit its user is notified by another node than the one that served them.
 func push(ctx context.Context, r *Rounds) error {
 	for range r.Each() {
 		if err := r.addPushes(ctx, "", stage.Sized(r.Env, 100, 500)); err != nil {
@@ -71,7 +71,7 @@ func listen(most int, next func() (int64, error)) <-chan arrival {
 	return arrivals
 }
 
-// await waits for a row's arrival. It skips others: a socket may be told of a request twice.
+// await waits for a row's arrival. It skips others: a socket may hear of a request twice.
 func await(arrivals <-chan arrival, id int64) (arrival, error) {
 	late := time.After(stage.ServedWithin)
 	for {

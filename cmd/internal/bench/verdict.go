@@ -9,7 +9,7 @@ import (
 // Verdict says whether a goal was reached.
 type Verdict string
 
-// The verdicts. Of a goal that is within the noise nobody can tell whether it was met: measured once more, the same
+// The verdicts. Of a goal that is within the noise nobody can say whether it was met: measured once more, the same
 // program may be on the other side of it.
 const (
 	GoalMet     Verdict = "met"

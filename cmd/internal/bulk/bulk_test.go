@@ -7,22 +7,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/schema/schematest"
 )
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
 // rows reads a text, and returns a line for each row.
 func rows(t *testing.T, f Format, text string) (list []string, err error) {
 	t.Helper()
-	err = Read(strings.NewReader(text), f, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) }, func(r Row) error {
+	err = Read(iotest.HalfReader(strings.NewReader(text)), f, func(r Row) error {
 		if r.Err != nil {
 			list = append(list, fmt.Sprintf("%d: %v", r.Line, r.Err))
 			return nil
@@ -57,19 +64,250 @@ func TestReadCSV(t *testing.T) {
 		`5: the item has no key`,
 		`6: priority must be a whole number, not "high"`,
 		`7: the row has 2 cells, and there are 7 columns`,
-		`8: details must be a JSON object, such as {"amount": 12}: cannot unmarshal array into Go value of type map[string]jsontext.Value`,
+		`8: details must be a JSON object, such as {"amount": 12}: can't be array`,
 		`9: bare " in non-quoted-field`,
-		`10: not_before must be a time such as 2030-01-31T08:00:00Z, not "tomorrow"`,
+		`10: not_before: it must be a time with its offset, such as 2030-01-31T08:00:00Z or 2030-01-31 08:00:00+01, not "tomorrow"; PostgreSQL prints such times after ` + "`set datestyle to iso`",
 		`11: item is not UTF-8 text`,
 		`12 {"item":"h"}`,
 	}
-	want[5], got[5] = want[5][:60], got[5][:min(60, len(got[5]))]
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for text, says := range map[string]string{"": "the file is empty", "key,amount\n": "no column has the name item", "item,a,a\n": "two columns have the name"} {
 		if _, err := rows(t, CSV, text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// The first line end says what ends lines, in every format; what is quoted in CSV keeps its own.
+func TestLineEnds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		f    Format
+		text string
+		want []string
+	}{
+		{CSV, "item,a\rMM-1,x\rMM-2,y\r", []string{`2 {"item":"MM-1","details":{"a":"x"}}`, `3 {"item":"MM-2","details":{"a":"y"}}`}},
+		{CSV, "item,a\r", nil},
+		{CSV, "\"item\",\"a\rb\"\r\"M\r1\",\"x\r\ny\"\rM2,\"a\"\"\rb\"", []string{`2 {"item":"M\r1","details":{"a\rb":"x\r\ny"}}`, `4 {"item":"M2","details":{"a\rb":"a\"\rb"}}`}},
+		{CSV, "item,a\nM1,x\ry\nM2,\r\n", []string{`2 {"item":"M1","details":{"a":"x\ry"}}`, `3 {"item":"M2"}`}},
+		{CSV, "item,a\r\n\"M\r\n1\",\"\r\"\r\nM\"x,\"y\r\nM2,z\r\n\"M3\"x,\"y\r\nM4,z\r\n", []string{`2 {"item":"M\r\n1","details":{"a":"\r"}}`,
+			`4: bare " in non-quoted-field`, `5 {"item":"M2","details":{"a":"z"}}`, `6: extraneous or missing " in quoted-field`, `7 {"item":"M4","details":{"a":"z"}}`}},
+		{NDJSON, "{\"item\":\"a\"}\r\"b\"\r\r{\"item\":1}\r", []string{`1 {"item":"a"}`, `2 {"item":"b"}`, `4: item can't be number`}},
+		{"", "a\rb\r\rc", []string{`1 {"item":"a"}`, `2 {"item":"b"}`, `4 {"item":"c"}`}},
+		{"", "a\nb\rc\n\"\rd\"\n", []string{`1 {"item":"a"}`, `2 {"item":"b\rc"}`, `3 {"item":"\"\rd\""}`}},
+		{"", "[\"a\",\r\"b\",\r7]\r", []string{`1 {"item":"a"}`, `2 {"item":"b"}`, `3: a row is an object, such as {"item": "a"}, or a key in quotation marks`}},
+	} {
+		got, err := rows(t, tt.f, tt.text)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s %q: %v (-want +got)\n%s", tt.f, tt.text, err, diff)
+		}
+	}
+}
+
+// Columns without a name, which spreadsheets leave behind, may be empty, and nothing else.
+func TestNamelessColumns(t *testing.T) {
+	t.Parallel()
+	got, err := rows(t, CSV, "item,,note,,\nEX-1,,b,,\nEX-2,,c\nEX-3,,d,, \nEX-4,,e,x,\nEX-5,f,,,\nEX-6,,g,,,,\nEX-7,,h,i,,,j\nEX-8,\n,,,,\n")
+	want := []string{`2 {"item":"EX-1","details":{"note":"b"}}`, `3 {"item":"EX-2","details":{"note":"c"}}`, `4 {"item":"EX-3","details":{"note":"d"}}`,
+		`5: column 4 has no name, and here it has "x"; name it in the first row, or put quotation marks around the cell whose text was divided`,
+		`6: column 2 has no name, and here it has "f"; name it in the first row, or put quotation marks around the cell whose text was divided`,
+		`7 {"item":"EX-6","details":{"note":"g"}}`,
+		`8: column 4 has no name, and here it has "i"; name it in the first row, or put quotation marks around the cell whose text was divided`,
+		`9: the row has 2 cells, and there are 3 columns`, `10: the item has no key`}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// What psql prints is read as it stands: JSON, numbers and arrays are details as they were written.
+func TestReadPsql(t *testing.T) {
+	t.Parallel()
+	got, err := rows(t, CSV, "item,not_before,ok,n,amt,arr,details\nPG-1,2026-11-29 23:56:44.414677+05:30,t,,1.50,\"{a,b}\",\"{\"\"a\"\": 1.50}\"\nPG-2,2026-11-29 23:56:44,f,,,,\nPG-3,infinity,,,,,\n")
+	want := []string{`2 {"item":"PG-1","not_before":"2026-11-29T18:26:44.414677Z","details":{"a":1.50,"amt":"1.50","arr":"{a,b}","ok":"t"}}`,
+		`3: not_before: "2026-11-29 23:56:44" has no zone; write it with one, such as 2030-01-31 08:00:00+01 (in PostgreSQL: as timestamptz)`,
+		"4: not_before: it must be a time with its offset, such as 2030-01-31T08:00:00Z or 2030-01-31 08:00:00+01, not \"infinity\"; PostgreSQL prints such times after `set datestyle to iso`"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	got, err = rows(t, CSV, "item,deadline\na,2026-11-29 23:56:44+00\nb,2026-11-29\n")
+	want = []string{`2 {"item":"a","deadline":"2026-11-29T23:56:44Z"}`,
+		`3: deadline: "2026-11-29" has no zone; write it with one, such as 2030-01-31 08:00:00+01 (in PostgreSQL: as timestamptz)`}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	got, err = rows(t, NDJSON, `{"item":"PG-1","not_before":"2026-11-29 23:56:44.414677+00","deadline":"2026-11-30 01:00+01"}`+"\n"+`{"item":"PG-2","not_before":"2026-11-29T23:56:44"}`)
+	want = []string{`1 {"item":"PG-1","not_before":"2026-11-29T23:56:44.414677Z","deadline":"2026-11-30T00:00:00Z"}`, `2: not_before: "2026-11-29T23:56:44" has no zone; write it with one, such as 2030-01-31 08:00:00+01 (in PostgreSQL: as timestamptz)`}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// Moment reads what PostgreSQL prints for the time that it is, or refuses it with a sentence. In the style ISO and as JSON it reads all.
+func TestMomentIsPostgres(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), schematest.Empty(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, style := range []string{"iso, mdy", "iso, dmy", "postgres, mdy", "postgres, dmy", "german", "sql, mdy", "sql, dmy"} {
+		for _, zone := range []string{"UTC", "GMT", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Europe/Istanbul", "America/Sao_Paulo", "Pacific/Kiritimati", "-3.5"} {
+			if _, err := conn.Exec(t.Context(), `select set_config('datestyle', $1, false), set_config('timezone', $2, false)`, style, zone); err != nil {
+				t.Fatal(err)
+			}
+			found, _ := conn.Query(t.Context(), `select (extract(epoch from x) * 1000000)::int8, x::text, to_json(x) #>> '{}'
+				from unnest(array['2026-11-29 23:56:44.414677+00', '2026-07-01 00:00:00+00', '1999-12-31 23:59:59.9+00', '2030-01-02 03:04:05+00', '1850-06-01 12:00:00+00']::timestamptz[]) x`)
+			type printed struct {
+				Micros     int64
+				Text, JSON string
+			}
+			all, err := pgx.CollectRows(found, pgx.RowToStructByPos[printed])
+			if err != nil || len(all) != 5 {
+				t.Fatalf("%d rows, %v", len(all), err)
+			}
+			offset := regexp.MustCompile(`([+-]\d\d| UTC| GMT)$`)
+			for _, p := range all {
+				for i, text := range []string{p.Text, p.JSON} {
+					at, err := Moment(text)
+					must := i == 1 || strings.HasPrefix(style, "iso") || !strings.HasPrefix(style, "sql") && offset.MatchString(text)
+					if err == nil && at.UnixMicro() != p.Micros || must && err != nil || err != nil && !strings.Contains(err.Error(), "set datestyle to iso") {
+						t.Errorf("%s in %s: %q is read as %v, %v", style, zone, text, at, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What is exported can be pushed again: keys and notes come back as they were, and no cell is a formula.
+func TestExportIsPushedAgain(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	alphabet := []string{"'", "=", "+", "-", "@", "\t", "\r", "\n", "\r\n", `"`, ",", ";", " ", "a", "ü", "＝", "\u200b", "{", "[", "\ufeff"}
+	text := func() string {
+		var b strings.Builder
+		for range 1 + random.IntN(6) {
+			b.WriteString(alphabet[random.IntN(len(alphabet))])
+		}
+		return b.String()
+	}
+	for range 3000 {
+		want := []assign.Work{}
+		var raw []json.RawMessage
+		for range 1 + random.IntN(4) {
+			note := text()
+			w := assign.Work{Task: "t", Item: text(), Note: &note, Details: json.RawMessage(`{"d":1.50}`)}
+			b, err := json.Marshal(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, raw = append(want, w), append(raw, b)
+		}
+		var file bytes.Buffer
+		w, err := NewWriter(&file, CSV, false)
+		if err == nil {
+			err = w.Write(raw)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		err = Read(iotest.OneByteReader(bytes.NewReader(file.Bytes())), CSV, func(r Row) error {
+			var details struct {
+				Note string
+				D    json.Number
+			}
+			if r.Err == nil {
+				r.Err = json.Unmarshal(r.Item.Details, &details)
+			}
+			if r.Err != nil || r.Item.Item != want[n].Item || details.Note != *want[n].Note || details.D != "1.50" {
+				t.Errorf("%v: %q with %q came back as %q with %q; the file:\n%q", r.Err, want[n].Item, *want[n].Note, r.Item.Item, details.Note, file.String())
+			}
+			n++
+			return nil
+		})
+		if err != nil || n != len(want) {
+			t.Fatalf("%d of %d rows, %v:\n%q", n, len(want), err, file.String())
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// In JSON each item has its line, and its number where a line may have several. A fault in an item costs that item; one in the JSON
+// costs what follows.
+func TestReadJSON(t *testing.T) {
+	t.Parallel()
+	text := "[\"a\", {\"item\":\"b\",\"item\":\"B\"},\n\n  {\n\"item\": \"c\",\n \"details\": {\"x\": [1]}},{\"item\":\"d\\ud800\"},\n{\"Item\":\"e\"}, {\"item\":\"f\xff\"},\n null, {\"item\":\"g\",\"slots\":\"x\"}, {\"item\":\"h\"}]"
+	for _, form := range []string{text, strings.NewReplacer("},", "}", "null,", "null").Replace(text[1 : len(text)-1])} {
+		if form[0] != '[' {
+			form = `{"item":"a"}` + strings.TrimPrefix(form, `"a",`)
+		}
+		var got []string
+		err := Read(iotest.OneByteReader(strings.NewReader(form)), "", func(r Row) error {
+			if got = append(got, fmt.Sprintf("%d/%d %s", r.Line, r.Nth, r.Item.Item)); r.Err != nil {
+				got[len(got)-1] = fmt.Sprintf("%d/%d: %v", r.Line, r.Nth, r.Err)
+			}
+			return nil
+		})
+		want := []string{`1/1 a`, `1/2: the field item occurs twice; write it once`, `3/3 c`, `5/4: the row has half of a character: \ud800 to \udfff without the other half`,
+			`6/5: unknown field "Item"`, `6/6: the row is not UTF-8 text`, `7/7: a row is an object, such as {"item": "a"}, or a key in quotation marks`, `7/8: slots can't be string`, `7/9 h`}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got)\n%s", err, diff)
+		}
+	}
+	for text, says := range map[string]string{
+		"[\"a\",\n\"b\" \"c\"]":            "2: expected comma after array element; from here on nothing was read",
+		"[\"a\",\n\"b\"":                   "2: the array does not end; from here on nothing was read",
+		"[\"a\",\n\"b\"]\n\"c\"":           "3: there is something after the last item; from here on nothing was read",
+		"[\"a\",\"b\",\n{\"c\": }, \"d\"]": "2: invalid character '}' looking for beginning of value; from here on nothing was read",
+		"{\"item\":\"a\"}\n\"b\"\n}":       "3: there is something after the last item; from here on nothing was read",
+		"{\"item\":\"a\"}\n\"b\"\n\nc":     "4: invalid character 'c' looking for beginning of value; from here on nothing was read",
+	} {
+		got, err := rows(t, "", text)
+		if err != nil || len(got) != 3 || !strings.HasSuffix(got[1], `{"item":"b"}`) || got[2] != says {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, says)
+		}
+	}
+	for _, none := range []string{"", "\n \n", "[]", " [ ] \n", "\ufeff"} {
+		if got, err := rows(t, "", none); err != nil || len(got) > 0 {
+			t.Errorf("%q: %q, %v", none, got, err)
+		}
+	}
+	away := errors.New("away")
+	if err := Read(io.MultiReader(strings.NewReader(`["a",`), iotest.ErrReader(away)), "", func(Row) error { return nil }); !errors.Is(err, away) {
+		t.Errorf("a file that can't be read on: %v", err)
+	}
+}
+
+// Every row with a NUL is a faulty one.
+func TestNULIsFaulty(t *testing.T) {
+	t.Parallel()
+	got, err := rows(t, CSV, "item,a\nF-1,x\nF-2,b\x00d\nF-3,z\n\x00,z\n")
+	if err != nil || len(got) != 4 || !strings.HasPrefix(got[1], "3: a has the character NUL") || !strings.HasPrefix(got[3], "5: item has the character NUL") {
+		t.Errorf("%q, %v", got, err)
+	}
+	got, err = rows(t, NDJSON, `{"item":"a\u0000"}`+"\n\"b\x00\"\n\"c\"")
+	if err != nil || len(got) != 3 || !strings.HasPrefix(got[0], "1: the key is not") || !strings.HasPrefix(got[1], "2: invalid character") || got[2] != `3 {"item":"c"}` {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestOddKeys(t *testing.T) {
+	t.Parallel()
+	for key, looks := range map[string]string{
+		" S-2 ": "S-2", "S-2\t": "S-2", "S\u00a02": "S 2", "S\u200b2": "S2", "S\ufe0f2": "S2", "a\tb": "a b", "a\u3000b": "a b", "\u3164": "", "a\r": "a", "\ufeffa": "a", "a\u00ad": "a",
+	} {
+		if got := (&Item{Item: key}).Odd(); !strings.HasSuffix(got, fmt.Sprintf("another key than %q", looks)) {
+			t.Errorf("%+q: %s", key, got)
+		}
+	}
+	for _, plain := range []string{"a", "a b", "a  b", "ü", "日本", "a/b.jpg", "'=x", "👍"} {
+		if got := (&Item{Item: plain}).Odd(); got != "" {
+			t.Errorf("%q: %s", plain, got)
 		}
 	}
 }
@@ -118,7 +356,7 @@ func TestBadRowsCostNoGoodOnes(t *testing.T) {
 			}
 			return assign.Pushed{Accepted: len(items)}, nil
 		},
-		Bad:    func(line int, why string) { told = append(told, fmt.Sprintf("%d %s", line, why)) },
+		Bad:    func(row Row, why string) { told = append(told, fmt.Sprintf("%d %s", row.Line, why)) },
 		Pushed: func(Totals) {},
 	}
 	for n := range 2500 {
@@ -156,7 +394,7 @@ func TestBadRowsCostNoGoodOnes(t *testing.T) {
 // What a spreadsheet would execute begins with an apostrophe; NDJSON has every byte as it was.
 func TestFormulasAreEscaped(t *testing.T) {
 	t.Parallel()
-	raw := []json.RawMessage{json.RawMessage(`{"id":"1","task":"t","item":"=cmd|' /C calc'!A0","slot":1,"user":"+tracy","state":"returned","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"@sum(a1), \"b\"","details":{"a":"=1"}}`),
+	raw := []json.RawMessage{json.RawMessage(`{"id":"1","task":"t","item":"=cmd|' /C calc'!A0","slot":1,"user":"+tracy","state":"returned","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"@sum(a1), \"b\"","deadline":"2026-03-01T12:00:00.5Z","details":{"a":"=1"}}`),
 		json.RawMessage(`{"id":"2","task":"t","item":"a=b","slot":1,"user":"-1","state":"held","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"\t=1","details":null}`)}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, CSV, false)
@@ -170,7 +408,7 @@ func TestFormulasAreEscaped(t *testing.T) {
 	if err != nil || len(table) != 3 || len(table[0]) != len(heads) {
 		t.Fatalf("%v: %q", err, table)
 	}
-	for at, want := range map[[2]int]string{{1, 2}: "'=cmd|' /C calc'!A0", {1, 4}: "'+tracy", {1, 13}: `'@sum(a1), "b"`, {1, 14}: `{"a":"=1"}`, {2, 2}: "a=b", {2, 4}: "'-1", {2, 13}: "'\t=1"} {
+	for at, want := range map[[2]int]string{{1, 2}: "'=cmd|' /C calc'!A0", {1, 4}: "'+tracy", {1, 13}: `'@sum(a1), "b"`, {1, 14}: `{"a":"=1"}`, {1, 15}: "2026-03-01T12:00:00.5Z", {2, 2}: "a=b", {2, 4}: "'-1", {2, 13}: "'\t=1"} {
 		if got := table[at[0]][at[1]]; got != want {
 			t.Errorf("%s of row %d is %q, want %q", heads[at[1]], at[0], got, want)
 		}

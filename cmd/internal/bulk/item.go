@@ -1,4 +1,4 @@
-// Package bulk reads items from CSV and NDJSON, pushes them in batches without losing the good ones to the bad, and writes the
+// Package bulk reads items from files as people's programs write them, pushes them in batches without losing the good ones to the bad, and writes the
 // history of work as CSV and NDJSON.
 package bulk
 
@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"getwork/assign"
 )
 
 // Item is an item to be pushed, as the API takes it. Nil fields are left out.
@@ -16,6 +19,7 @@ type Item struct {
 	Item      string          `json:"item"`
 	Priority  *int32          `json:"priority,omitempty"`
 	NotBefore *time.Time      `json:"not_before,omitempty"`
+	Deadline  *time.Time      `json:"deadline,omitempty"`
 	Slots     *int            `json:"slots,omitempty"`
 	Exclusive *string         `json:"exclusive,omitempty"`
 	Details   json.RawMessage `json:"details,omitempty"`
@@ -53,16 +57,36 @@ func (i *Item) check() error {
 	return nil
 }
 
+// Odd says what people can't see in the key, so that it is another key than one that looks the same; "": nothing.
+func (i *Item) Odd() string {
+	seen := strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r) || unicode.Is(unicode.Zs, r):
+			return ' '
+		case unicode.IsControl(r) || assign.Invisible(r):
+			return -1
+		}
+		return r
+	}, i.Item))
+	if seen == i.Item {
+		return ""
+	}
+	return fmt.Sprintf("the key %+q has blanks at an end, or characters that can't be seen; it is another key than %q", i.Item, seen)
+}
+
 // Format is how a file has its rows.
 type Format string
 
-// The formats. CSV begins with a row of names; NDJSON has an object on each line.
+// The formats. CSV begins with a row of names; NDJSON has an object or a key in quotation marks on each line. JSON is an array of these,
+// or one after the other. Keys has a key on each line.
 const (
 	CSV    Format = "csv"
 	NDJSON Format = "ndjson"
+	JSON   Format = "json"
+	Keys   Format = "keys"
 )
 
-// FormatOf returns the format that a file's name tells, or an empty one.
+// FormatOf returns the format that a file's name implies, or an empty one.
 func FormatOf(file string) Format {
 	name := strings.ToLower(file)
 	switch {

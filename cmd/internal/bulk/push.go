@@ -29,7 +29,7 @@ type Totals struct {
 // Pusher pushes rows in batches. A bad row is reported and left out, and the others of its batch are pushed.
 type Pusher struct {
 	Push   func(ctx context.Context, items []Item) (assign.Pushed, error) // all or nothing; see [Refusal]
-	Bad    func(line int, why string)
+	Bad    func(row Row, why string)
 	Pushed func(Totals) // after each batch
 	Totals Totals
 
@@ -67,7 +67,7 @@ func (p *Pusher) Add(ctx context.Context, row Row) error {
 		}
 	}
 	if row.Err != nil {
-		p.bad(row.Line, row.Err.Error())
+		p.bad(row, row.Err.Error())
 		return nil
 	}
 	if len(p.batch) == batchRows || p.bytes+size > batchBytes {
@@ -93,7 +93,7 @@ func (p *Pusher) Flush(ctx context.Context) error {
 		pushed, err := p.Push(ctx, items)
 		var refusal *Refusal
 		if errors.As(err, &refusal) && refusal.Index >= 0 && refusal.Index < n {
-			p.bad(part[refusal.Index].Line, refusal.Why)
+			p.bad(part[refusal.Index], refusal.Why)
 			rest := append([]Row{}, rows[:refusal.Index]...)
 			rows = append(rest, rows[refusal.Index+1:]...)
 			most = smallBatch
@@ -112,7 +112,7 @@ func (p *Pusher) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (p *Pusher) bad(line int, why string) {
+func (p *Pusher) bad(row Row, why string) {
 	p.Totals.Bad++
-	p.Bad(line, why)
+	p.Bad(row, why)
 }

@@ -11,36 +11,78 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"getwork/assign"
+	"getwork/web/sheet"
 )
 
 // Row is a row of a file: an item, or what is wrong with it.
 type Row struct {
 	Line int // where it begins, from 1
+	Nth  int // which item of JSON it is, from 1, where a line may have several; otherwise 0
 	Item Item
 	Err  error
+}
+
+// KeyRow returns the row of an item that has nothing but a key.
+func KeyRow(line int, key string) Row {
+	row := Row{Line: line, Item: Item{Item: key}}
+	row.Err = row.Item.check()
+	return row
 }
 
 // longest is the most bytes of a row, and of what one call pushes.
 const longest = 1 << 20
 
 // Read calls each for the rows of a file, one after the other, bad ones included. It returns the error of each, or of reading,
-// or says why the file as a whole is none. when reads the column not_before.
-func Read(r io.Reader, f Format, when func(string) (time.Time, error), each func(Row) error) error {
+// or says why the file as a whole is none. Without a format the first character says whether the file is JSON or has keys.
+func Read(r io.Reader, f Format, each func(Row) error) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	if mark, err := b.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = b.Discard(3)
 	}
-	if f == NDJSON {
-		return readLines(b, each)
+	if f == CSV {
+		comma := separator(firstLine(b))
+		return readCSV(&ends{from: b, comma: byte(comma)}, comma, each)
 	}
-	return readCSV(b, when, each)
+	if f == "" {
+		f = Keys
+		if c := first(b); c == '[' || c == '{' {
+			f = JSON
+		}
+	}
+	b = bufio.NewReaderSize(&ends{from: b}, 64<<10)
+	if f == JSON {
+		return readJSON(b, each)
+	}
+	return readLines(b, f, each)
 }
 
-func readLines(b *bufio.Reader, each func(Row) error) error {
+// firstLine returns the bytes before the first line end, which it does not read. It does not wait for more.
+func firstLine(b *bufio.Reader) string {
+	for n := 1; ; n++ {
+		text, err := b.Peek(n)
+		if err != nil || text[n-1] == '\n' || text[n-1] == '\r' {
+			return string(text)
+		}
+	}
+}
+
+// first returns the first byte that is not blank, which it does not read; 0: there is none.
+func first(b *bufio.Reader) byte {
+	for n := 1; ; n++ {
+		text, err := b.Peek(n)
+		switch {
+		case err != nil:
+			return 0
+		case !strings.ContainsRune(" \t\r\n", rune(text[n-1])):
+			return text[n-1]
+		}
+	}
+}
+
+func readLines(b *bufio.Reader, f Format, each func(Row) error) error {
 	for n := 1; ; n++ {
 		line, err := readLine(b)
 		switch {
@@ -49,9 +91,10 @@ func readLines(b *bufio.Reader, each func(Row) error) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return err
 		case len(bytes.TrimSpace(line)) > 0:
-			row := Row{Line: n}
-			if row.Err = decode(line, &row.Item); row.Err == nil {
-				row.Err = row.Item.check()
+			row := KeyRow(n, strings.TrimRight(string(line), "\r\n"))
+			if f != Keys {
+				row = rowOf(line)
+				row.Line = n
 			}
 			if failed := each(row); failed != nil {
 				return failed
@@ -64,6 +107,46 @@ func readLines(b *bufio.Reader, each func(Row) error) error {
 			return err
 		}
 	}
+}
+
+// readJSON reads an array, or values one after the other. After a fault in the JSON itself it can't know where the next item begins;
+// it passes on the fault as the last row.
+func readJSON(b *bufio.Reader, each func(Row) error) error {
+	in := &lines{from: b}
+	d := json.NewDecoder(in)
+	array := first(b) == '['
+	if array {
+		_, _ = d.Token()
+	}
+	n := 1
+	broken := func(why string) error {
+		if in.err != nil && !errors.Is(in.err, io.EOF) {
+			return in.err
+		}
+		rest, _ := io.ReadAll(d.Buffered())
+		begins := d.InputOffset() + int64(len(rest)-len(bytes.TrimLeft(rest, ", \t\r\n")))
+		return each(Row{Line: in.at(begins), Nth: n, Err: fmt.Errorf("%s; from here on nothing was read", why)})
+	}
+	for ; d.More(); n++ {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return broken(jsonFault(err))
+		}
+		row := rowOf(raw)
+		row.Line, row.Nth = in.at(d.InputOffset()-int64(len(raw))), n
+		if err := each(row); err != nil {
+			return err
+		}
+	}
+	if array {
+		if _, err := d.Token(); err != nil {
+			return broken("the array does not end")
+		}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return broken("there is something after the last item")
+	}
+	return nil
 }
 
 var errLong = errors.New("the row has more than 1 MiB; store large details elsewhere, and push their address")
@@ -89,7 +172,15 @@ func readLine(b *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// decode reads an object with the fields that the API takes, or a bare key.
+// rowOf reads a row of JSON.
+func rowOf(line []byte) (row Row) {
+	if row.Err = decode(line, &row.Item); row.Err == nil {
+		row.Err = row.Item.check()
+	}
+	return row
+}
+
+// decode reads an object with the fields that the API takes, by their exact names and each at most once, or a bare key.
 func decode(line []byte, item *Item) error {
 	if !utf8.Valid(line) {
 		return errors.New("the row is not UTF-8 text")
@@ -100,14 +191,66 @@ func decode(line []byte, item *Item) error {
 	if line = bytes.TrimSpace(line); line[0] == '"' {
 		return strict(line, &item.Item)
 	}
-	return strict(line, item)
+	var object json.RawMessage
+	if err := strict(line, &object); err != nil {
+		return err
+	}
+	if line[0] != '{' {
+		return errors.New(`a row is an object, such as {"item": "a"}, or a key in quotation marks`)
+	}
+	var when, deadline *string
+	fields := map[string]any{"item": &item.Item, "priority": &item.Priority, "not_before": &when, "deadline": &deadline, "slots": &item.Slots, "exclusive": &item.Exclusive, "details": &item.Details}
+	d := json.NewDecoder(bytes.NewReader(object))
+	_, _ = d.Token() // the brace; the JSON is valid
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string)
+		into, known := fields[name]
+		switch {
+		case !known:
+			return fmt.Errorf("unknown field %q", name)
+		case seen[name]:
+			return fmt.Errorf("the field %s occurs twice; write it once", name)
+		}
+		seen[name] = true
+		if err := d.Decode(into); err != nil {
+			return fmt.Errorf("%s %s", name, jsonFault(err))
+		}
+	}
+	if when != nil {
+		if err := item.setMoment("not_before", *when); err != nil {
+			return err
+		}
+	}
+	if deadline == nil {
+		return nil
+	}
+	return item.setMoment("deadline", *deadline)
+}
+
+// setMoment sets not_before or deadline.
+func (i *Item) setMoment(name, text string) error {
+	at, err := Moment(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if name == "deadline" {
+		i.Deadline = &at
+	} else {
+		i.NotBefore = &at
+	}
+	return nil
 }
 
 func strict(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return errors.New(jsonFault(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something after the object")
@@ -115,13 +258,18 @@ func strict(text []byte, v any) error {
 	return nil
 }
 
-func readCSV(b *bufio.Reader, when func(string) (time.Time, error), each func(Row) error) error {
-	head, err := b.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+// jsonFault says what is wrong with JSON, without the names of Go's types.
+func jsonFault(err error) string {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return "can't be " + kind.Value
 	}
-	r := csv.NewReader(io.MultiReader(strings.NewReader(head), b))
-	r.Comma, r.FieldsPerRecord = separator(head), -1
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+func readCSV(from io.Reader, comma rune, each func(Row) error) error {
+	r := csv.NewReader(from)
+	r.Comma, r.FieldsPerRecord = comma, -1
 	names, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return errors.New("the file is empty; its first row names the columns, one of which is item")
@@ -131,9 +279,12 @@ func readCSV(b *bufio.Reader, when func(string) (time.Time, error), each func(Ro
 	}
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
-		if slices.Index(names, names[i]) < i {
+		if names[i] != "" && slices.Index(names, names[i]) < i {
 			return fmt.Errorf("two columns have the name %q", names[i])
 		}
+	}
+	for len(names) > 0 && names[len(names)-1] == "" { // of spreadsheets, whose tables had more columns once
+		names = names[:len(names)-1]
 	}
 	if !slices.Contains(names, "item") {
 		return fmt.Errorf("no column has the name item; the first row names the columns, and there they are %s", strings.Join(names, ", "))
@@ -155,7 +306,7 @@ func readCSV(b *bufio.Reader, when func(string) (time.Time, error), each func(Ro
 			return err
 		default:
 			row.Line, _ = r.FieldPos(0)
-			row.Item, row.Err = fromCells(names, cells, when)
+			row.Item, row.Err = fromCells(names, cells)
 		}
 		if err := each(row); err != nil {
 			return err
@@ -174,18 +325,27 @@ func separator(head string) rune {
 	return best
 }
 
-func fromCells(names, cells []string, when func(string) (time.Time, error)) (i Item, err error) {
-	if len(cells) != len(names) {
+func fromCells(names, cells []string) (i Item, err error) {
+	if len(cells) < len(names) {
 		return i, fmt.Errorf("the row has %d cells, and there are %d columns", len(cells), len(names))
 	}
 	more := map[string]json.RawMessage{}
 	for at, cell := range cells {
-		if !utf8.ValidString(cell) {
-			return i, fmt.Errorf("%s is not UTF-8 text", names[at])
-		}
-		if cell == "" {
+		if at >= len(names) || names[at] == "" {
+			if strings.TrimSpace(cell) != "" {
+				return i, fmt.Errorf("column %d has no name, and here it has %.40q; name it in the first row, or put quotation marks around the cell whose text was divided", at+1, cell)
+			}
 			continue
 		}
+		switch {
+		case !utf8.ValidString(cell):
+			return i, fmt.Errorf("%s is not UTF-8 text", names[at])
+		case strings.ContainsRune(cell, 0):
+			return i, fmt.Errorf("%s has the character NUL, which PostgreSQL can't keep", names[at])
+		case cell == "":
+			continue
+		}
+		cell = sheet.Plain(cell)
 		switch name := names[at]; name {
 		case "item":
 			i.Item = cell
@@ -202,12 +362,10 @@ func fromCells(names, cells []string, when func(string) (time.Time, error)) (i I
 				return i, fmt.Errorf("slots must be a whole number, not %q", cell)
 			}
 			i.Slots = &n
-		case "not_before":
-			at, err := when(strings.TrimSpace(cell))
-			if err != nil {
-				return i, fmt.Errorf("not_before must be a time such as 2030-01-31T08:00:00Z, not %q", cell)
+		case "not_before", "deadline":
+			if err := i.setMoment(name, cell); err != nil {
+				return i, err
 			}
-			i.NotBefore = &at
 		case "exclusive":
 			i.Exclusive = &cell
 		case "details":

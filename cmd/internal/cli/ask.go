@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"getwork/cmd/internal/command"
 )
@@ -29,4 +33,22 @@ func ask(ctx context.Context, s *command.Streams, yes bool, what, no string) err
 	}
 	_, _ = fmt.Fprintf(s.Errs, "%s Go on? [y/N] ", plain(what))
 	return confirm(ctx, os.Stdin, no)
+}
+
+// confirm waits for a yes, until ctx ends. Any other answer is an error with the text no.
+func confirm(ctx context.Context, from io.Reader, no string) error {
+	answered := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(from).ReadString('\n')
+		answered <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ErrInterrupted
+	case answer := <-answered:
+		if answer != "y" && answer != "yes" {
+			return errors.New(no)
+		}
+		return nil
+	}
 }

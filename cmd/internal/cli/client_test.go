@@ -93,7 +93,7 @@ func TestClientHelp(t *testing.T) {
 	c.Run(0, e2e.Text("items push", "items show", "items claim", "items redrive"), "items", "--help")
 	c.Run(0, e2e.Text("task preview", "task versions", "task restore", "task runs"), "task", "--help")
 	c.Run(0, e2e.Text("a task that does not exist yet", "-f, --file=task.yaml"), "task", "preview", "--help")
-	c.Run(0, e2e.Text(`{"item": "a.jpg"`, "--not-before", "--split"), "items", "push", "--help")
+	c.Run(0, e2e.Text(`{"item": "a.jpg"`, "--not-before", "--from-line"), "items", "push", "--help")
 	c.Run(0, e2e.Text("source <(getwork completion bash)"), "completion", "--help")
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"iter"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"getwork/assign"
 	"getwork/cmd/internal/command"
 	"getwork/web"
+	api "getwork/ws/client"
 )
 
 // DoneCmd lets go of work.
@@ -56,7 +59,7 @@ func (c DoneCmd) disposition() (assign.Disposition, error) {
 	return d, nil
 }
 
-// Run closes the work one id after the other. If one is refused, the rest are still closed.
+// Run closes the work, in calls of up to [assign.MaxMany]. A refused item keeps no other from being closed.
 func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 	d, err := c.disposition()
 	if err != nil {
@@ -69,20 +72,10 @@ func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	closed := []json.RawMessage{}
+	closed, works, failed := inBulk(ctx, client, "/work/dispositions", "dispositions", slices.Chunk(disposals(c.IDs, d), disposalsWithin(d)),
+		func(one assign.Disposal) int64 { return one.ID })
 	var rows [][]string
-	var failed []error
-	for _, id := range c.IDs {
-		var w assign.Work
-		got, err := client.Do(ctx, Call{Method: "POST", Path: "/work/" + url.PathEscape(id) + "/disposition", Body: d}, &w)
-		if err != nil {
-			failed = append(failed, named("work "+id, err))
-			if refusal := new(refused); errors.As(err, &refusal) {
-				continue
-			}
-			break // the server can't be reached: the rest would fail, too
-		}
-		closed = append(closed, got.body)
+	for _, w := range works {
 		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, string(w.State), moment(w.AvailableAt)})
 	}
 	switch {
@@ -94,10 +87,70 @@ func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 	return errors.Join(append(failed, err)...)
 }
 
+// inBulk makes a call for each part of what is to be done with much work. It returns the work, as the server sent it and decoded, and why
+// some was refused.
+func inBulk[T any](ctx context.Context, client *Client, path, field string, parts iter.Seq[[]T], idOf func(T) int64) (raw []json.RawMessage, works []assign.Work, failed []error) {
+	raw = []json.RawMessage{}
+	for part := range parts {
+		var answer struct {
+			Results []struct {
+				ID      int64 `json:"id,string"`
+				Work    json.RawMessage
+				Problem *assign.Problem
+			}
+		}
+		if _, err := client.Do(ctx, Call{Method: "POST", Path: path, Body: map[string]any{field: part}}, &answer); err != nil {
+			failed = append(failed, named("work "+strconv.FormatInt(idOf(part[0]), 10), err))
+			break // the server can't be reached: the rest would fail, too
+		}
+		for _, r := range answer.Results {
+			var w assign.Work
+			var err error
+			if r.Problem != nil {
+				err = &refused{Problem: api.Problem{Problem: *r.Problem}, url: client.URL, byToken: client.Token != ""}
+			} else {
+				err = json.Unmarshal(r.Work, &w)
+			}
+			if err != nil {
+				failed = append(failed, named("work "+strconv.FormatInt(r.ID, 10), err))
+				continue
+			}
+			raw, works = append(raw, r.Work), append(works, w)
+		}
+	}
+	return raw, works, failed
+}
+
+// workIDs returns ids that were checked, each once.
+func workIDs(texts []string) (ids []int64) {
+	known := map[int64]bool{}
+	for _, text := range texts {
+		if id, _ := strconv.ParseInt(text, 10, 64); !known[id] {
+			known[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// disposals returns the dispositions of the work with those ids.
+func disposals(ids []string, d assign.Disposition) (all []assign.Disposal) {
+	for _, id := range workIDs(ids) {
+		all = append(all, assign.Disposal{ID: id, Disposition: d})
+	}
+	return all
+}
+
+// disposalsWithin returns how many dispositions fit into one call, whose body has at most 1 MiB.
+func disposalsWithin(d assign.Disposition) int {
+	one, _ := json.Marshal(assign.Disposal{ID: math.MaxInt64, Disposition: d})
+	return min(assign.MaxMany, 1<<20/(len(one)+1)-1)
+}
+
 // checkIDs returns a usage error for an id that can't be one, before anything is done with the others.
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
-		if _, err := strconv.ParseUint(id, 10, 63); err != nil {
+		if n, err := strconv.ParseUint(id, 10, 63); err != nil || n == 0 {
 			return command.Usage("an id of work is a number, not %q; `getwork pipeline` lists yours", id)
 		}
 	}

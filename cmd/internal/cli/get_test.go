@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,8 +51,14 @@ func TestWorkFromATerminal(t *testing.T) {
 	c.Run(1, e2e.Text("2        verify  loan 2  returned", "AGAIN FROM", "no work 3 of yours; `getwork pipeline` lists"),
 		"done", "2", "3", "--outcome", "return", "--after", "0s")
 	c.Run(2, e2e.Text(`an id of work is a number, not "x"`, "`getwork pipeline`"), "done", "4", "x")
+	c.Run(2, e2e.Text(`an id of work is a number, not "0"`), "done", "0")
 	c.Run(1, e2e.Text("work 1 was closed as completed"), "done", "1", "--outcome", "never")
 	c.Run(0, e2e.Text("3        verify  loan 3  never"), "done", "3", "--outcome", "never", "--role", "manager")
+	many := []string{"done", "1"} // more than one call takes with such a note, and one of it twice
+	for i := range 600 {
+		many = append(many, strconv.Itoa(1000+i))
+	}
+	c.Run(1, e2e.Text("1        verify  loan 1  completed", "no work 1000 of yours", "no work 1599 of yours"), append(many, "1", "--note", strings.Repeat("x", 4000))...)
 	var p assign.Pipeline
 	c.Decode(0, &p, "pipeline", "--user", "tracy")
 	if len(p.Work) != 2 || len(p.Requests) != 0 {
@@ -187,7 +194,7 @@ func TestGetIsPatient(t *testing.T) {
 	}
 }
 
-// Ctrl-C comes before the first answer: the click, sent again under its key, tells which request to cancel.
+// Ctrl-C comes before the first answer: the click, sent again under its key, says which request to cancel.
 func TestInterruptedClick(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())

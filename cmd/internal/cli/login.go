@@ -199,7 +199,7 @@ func openBrowser(address string) error {
 		program = "xdg-open"
 	}
 	command := exec.Command(program, args...)
-	command.Env = withoutSecrets(os.Environ())
+	command.Env, _ = withoutSecrets(os.Environ(), nil)
 	if err := command.Start(); err != nil {
 		return err
 	}

@@ -67,9 +67,17 @@ func printWork(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
 		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, moment(&work.AssignedAt),
-			moment(work.LeaseExpiresAt), attempt(works, work), details(work.Details)}
+			moment(work.LeaseExpiresAt), moment(work.Deadline), attempt(works, work), detailsOf(work)}
 	}
-	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
+	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "DEADLINE", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
+}
+
+// detailsOf returns work's details for a line.
+func detailsOf(w assign.Work) string {
+	if w.DetailsLeftOut {
+		return fmt.Sprintf("too large for this list: getwork work show %d --json", w.ID)
+	}
+	return details(w.Details)
 }
 
 // attempt returns how often work's item has been tried, this time included, or nothing if every item is at its first

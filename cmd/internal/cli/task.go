@@ -1,9 +1,20 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
 
 	"getwork/assign"
 	"getwork/cmd/internal/command"
@@ -71,9 +82,17 @@ func (c taskListCmd) Run(ctx context.Context, s *command.Streams) error {
 			state = "paused"
 		}
 		rows[i] = []string{t.Name, state, strconv.FormatInt(t.Waiting, 10), strconv.FormatInt(t.Held, 10),
-			strconv.FormatInt(t.Shelf, 10), strconv.Itoa(t.Version), t.Title}
+			strconv.FormatInt(t.Shelf, 10), backlog(t.Backlog), strconv.FormatInt(t.Late, 10), strconv.Itoa(t.Version), t.Title}
 	}
-	return Table(s.Out, []string{"NAME", "STATE", "WAITING", "HELD", "SHELF", "VERSION", "TITLE"}, rows)
+	return Table(s.Out, []string{"NAME", "STATE", "WAITING", "HELD", "SHELF", "BACKLOG", "LATE", "VERSION", "TITLE"}, rows)
+}
+
+// backlog returns how much was free when the last run looked, or nothing if none has.
+func backlog(b *assign.Backlog) string {
+	if b == nil {
+		return ""
+	}
+	return strconv.FormatInt(b.Free, 10)
 }
 
 type taskShowCmd struct {
@@ -94,7 +113,7 @@ func (c taskShowCmd) Run(ctx context.Context, s *command.Streams) error {
 	case c.JSON:
 		return printJSON(s.Out, t.raw)
 	}
-	return t.print(s.Document())
+	return t.print(s.Out)
 }
 
 type taskCreateCmd struct {
@@ -132,7 +151,7 @@ func (c taskCreateCmd) Run(ctx context.Context, s *command.Streams) error {
 		return err
 	}
 	wanted = wanted.with(given)
-	if wanted.Name == nil || !wanted.Query.named {
+	if !wanted.named["name"] || !wanted.named["query"] {
 		return command.Usage("a task needs a name and a query: give -f FILE, or --name with --query, --query-file or, for a task whose items are pushed to it, --inbox")
 	}
 	client, err := c.Connect(web.Manager)
@@ -169,7 +188,7 @@ func (c taskUpdateCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	if given == (TaskFields{}) {
+	if len(given.named) == 0 {
 		return command.Usage("say what to change, such as --title or --query-file; `getwork task update --help` lists all")
 	}
 	done, err := c.change(ctx, c.Task, given)
@@ -206,7 +225,7 @@ func (c taskResumeCmd) Run(ctx context.Context, s *command.Streams) error {
 
 // pause pauses or resumes a task.
 func (r Remote) pause(ctx context.Context, s *command.Streams, name string, paused bool) error {
-	done, err := r.change(ctx, name, TaskFields{Paused: &paused})
+	done, err := r.change(ctx, name, Fields(assign.Settings{Paused: paused}, "paused"))
 	if err != nil {
 		return err
 	}
@@ -267,4 +286,451 @@ func (c taskDeleteCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	_, err = fmt.Fprintf(s.Out, "task %s deleted\n", plain(c.Task))
 	return err
+}
+
+// remoteTask is a task as the server has it.
+type remoteTask struct {
+	assign.Task
+	tag string // its ETag
+	raw json.RawMessage
+}
+
+func taskPath(name string) (string, error) {
+	if name == "" {
+		return "", command.Usage("name a task; `getwork task list` lists them")
+	}
+	return "/tasks/" + url.PathEscape(name), nil
+}
+
+// Task reads a task as the server sends it.
+func (c *Client) Task(ctx context.Context, name string) (remoteTask, error) {
+	path, err := taskPath(name)
+	if err != nil {
+		return remoteTask{}, err
+	}
+	return c.doTask(ctx, Call{Method: "GET", Path: path})
+}
+
+// Create creates a task and returns it as the server sends it.
+func (c *Client) Create(ctx context.Context, wanted TaskFields) (remoteTask, error) {
+	return c.doTask(ctx, Call{Method: "POST", Path: "/tasks", Body: wanted})
+}
+
+func (c *Client) doTask(ctx context.Context, what Call) (remoteTask, error) {
+	var t remoteTask
+	got, err := c.Do(ctx, what, &t.Task)
+	t.tag, t.raw = got.Tag(), got.body
+	return t, err
+}
+
+// Update changes the settings that differ from the wanted ones, if any do. If another client changes the task between
+// the read and the write, Update repeats both once.
+func (c *Client) Update(ctx context.Context, name string, wanted TaskFields) (change, error) {
+	done, err := c.updateOnce(ctx, name, wanted)
+	if IsRefused(err, http.StatusPreconditionFailed) {
+		done, err = c.updateOnce(ctx, name, wanted)
+	}
+	return done, err
+}
+
+func (c *Client) updateOnce(ctx context.Context, name string, wanted TaskFields) (change, error) {
+	t, err := c.Task(ctx, name)
+	if err != nil {
+		return change{}, err
+	}
+	values, err := wanted.values()
+	if err != nil {
+		return change{}, err
+	}
+	var current map[string]any
+	if err := json.Unmarshal(t.raw, &current); err != nil {
+		return change{}, fmt.Errorf("read task %s: %w", name, err)
+	}
+	maps.DeleteFunc(values, func(field string, value any) bool {
+		return reflect.DeepEqual(asSet(field, value), asSet(field, current[field]))
+	})
+	if len(values) == 0 {
+		return change{t, "unchanged", nil}, nil
+	}
+	path, err := taskPath(name)
+	if err != nil {
+		return change{}, err
+	}
+	header := map[string]string{"If-Match": t.tag}
+	if _, paused := values["paused"]; paused && len(values) == 1 {
+		header = nil // whoever else changes the task at the same time is no reason not to pause it
+	}
+	t, err = c.doTask(ctx, Call{Method: "PATCH", Path: path, Body: values, header: header})
+	return change{t, "updated", slices.Sorted(maps.Keys(values))}, err
+}
+
+// asSet returns the names of a field in which neither order nor repetition matters in one order, and other values as they are. The
+// server sends such names sorted, so that a file with another order would make a new version each time.
+func asSet(field string, value any) any {
+	names, isList := value.([]any)
+	if !isList || field != "groups" && field != "conflicts_with" {
+		return value
+	}
+	sorted := make([]string, 0, len(names))
+	for _, name := range names {
+		sorted = append(sorted, fmt.Sprint(name))
+	}
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}
+
+// print writes the task as a file that apply reads, under comments that show its state.
+func (t remoteTask) print(w io.Writer) error {
+	fields, err := fieldsOf(t.raw)
+	if err != nil {
+		return fmt.Errorf("read task %s: %w", t.Name, err)
+	}
+	durations := yaml.CustomMarshaler(func(d assign.Duration) ([]byte, error) { return []byte(d.String()), nil })
+	b, err := yaml.MarshalWithOptions(fields.list(), durations, yaml.UseLiteralStyleIfMultiline(true))
+	if err != nil {
+		return fmt.Errorf("write task %s: %w", t.Name, err)
+	}
+	// go-yaml can't write every text so that it reads back the same, such as lines that end with blanks; and it writes what a
+	// terminal obeys as it is. JSON is YAML, too, can express everything, and has escapes.
+	if again, err := readTask(string(b)); err != nil || !reflect.DeepEqual(again, fields) || command.Obeyed(b) {
+		var quoted bytes.Buffer
+		e := json.NewEncoder(&quoted)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(fields); err != nil {
+			return fmt.Errorf("write task %s: %w", t.Name, err)
+		}
+		b = quoted.Bytes()
+	}
+	_, err = fmt.Fprintf(w, "# version %d; %d waiting, %d held, %d on the shelf\n%s%s%s", t.Version, t.Waiting, t.Held, t.Shelf, found(t.Backlog), late(t.Task), b)
+	return err
+}
+
+// late is the comment that says what is late, and when the next deadline is over.
+func late(t assign.Task) string {
+	switch {
+	case t.NextDeadline != nil:
+		return fmt.Sprintf("# %d late; the next deadline is %s\n", t.Late, moment(t.NextDeadline))
+	case t.Late > 0:
+		return fmt.Sprintf("# %d late\n", t.Late)
+	}
+	return ""
+}
+
+// found is the comment that says what the last run found; empty for an inbox.
+func found(b *assign.Backlog) string {
+	if b == nil || b.AsOf == nil {
+		return ""
+	}
+	since := ""
+	if b.Oldest != nil {
+		since = ", the oldest since " + moment(b.Oldest)
+	}
+	return fmt.Sprintf("# at %s the query found %d, %d of them free%s\n", moment(b.AsOf), b.Found, b.Free, since)
+}
+
+// taskList has the flags of a command that lists something of a task.
+type taskList struct {
+	Name   string `arg:"" help:"The task."`
+	paged  `embed:""`
+	Remote `embed:""`
+}
+
+// list reads the list that has that name in the API.
+func (c taskList) list(ctx context.Context, role web.Role, plural string) (list, error) {
+	path, err := taskPath(c.Name)
+	if err != nil {
+		return list{}, err
+	}
+	client, err := c.Connect(role)
+	if err != nil {
+		return list{}, err
+	}
+	return c.paged.list(ctx, client, path+"/"+plural, nil, plural)
+}
+
+type taskRunsCmd struct {
+	taskList `embed:""`
+}
+
+// Run lists the runs of a task's query.
+func (c taskRunsCmd) Run(ctx context.Context, s *command.Streams) error {
+	found, err := c.list(ctx, web.Observer, "runs")
+	if err != nil {
+		return err
+	}
+	return printList(s, found, c.JSON, fmt.Sprintf("No query of task %s has been run yet.", c.Name), func(runs []assign.Run) error {
+		rows := make([][]string, len(runs))
+		for i, r := range runs {
+			took := ""
+			if r.DurationMS != nil {
+				took = milliseconds(*r.DurationMS)
+			}
+			rows[i] = []string{strconv.FormatInt(r.ID, 10), moment(&r.StartedAt), took, r.State, strconv.Itoa(r.Version), r.Node,
+				number(r.Given), number(r.Blocked), number(r.PassedOver), number(r.Candidates), cut(textOf(r.Error))}
+		}
+		heads := []string{"RUN", "STARTED", "TOOK", "STATE", "VERSION", "NODE", "ROWS", "BLOCKED", "PASSED OVER", "CANDIDATES", "ERROR"}
+		return Table(s.Out, lean(heads, &rows, 6), rows)
+	})
+}
+
+func number[T int | int64](n *T) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+
+type taskVersionsCmd struct {
+	taskList `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskVersionsCmd) Help() string {
+	return "Every change of a task makes a version, except pausing and resuming it, which `getwork task log` lists; --json prints versions in full. `getwork task restore` goes back to one. For managers."
+}
+
+// Run lists the versions of a task.
+func (c taskVersionsCmd) Run(ctx context.Context, s *command.Streams) error {
+	found, err := c.list(ctx, web.Manager, "versions")
+	if err != nil {
+		return err
+	}
+	return printList(s, found, c.JSON, "", func(versions []assign.Version) error {
+		rows := make([][]string, len(versions))
+		for i, v := range versions {
+			changed := "created"
+			if v.Version > 1 {
+				changed = "" // the version before is on the next page
+			}
+			if i+1 < len(versions) {
+				fields, err := changedFields(found.rows[i+1], found.rows[i])
+				if err != nil {
+					return err
+				}
+				changed = strings.Join(fields, ", ")
+			}
+			rows[i] = []string{strconv.Itoa(v.Version), moment(&v.CreatedAt), v.CreatedBy, changed}
+		}
+		return Table(s.Out, []string{"VERSION", "SINCE", "BY", "CHANGED"}, rows)
+	})
+}
+
+type taskLogCmd struct {
+	taskList `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskLogCmd) Help() string {
+	return "`getwork task versions` says what each change was. For observers and managers."
+}
+
+// Run lists when a task was changed, paused and resumed.
+func (c taskLogCmd) Run(ctx context.Context, s *command.Streams) error {
+	found, err := c.list(ctx, web.Observer, "log")
+	if err != nil {
+		return err
+	}
+	return printList(s, found, c.JSON, "", func(changes []assign.TaskChange) error {
+		rows := make([][]string, len(changes))
+		for i, change := range changes {
+			rows[i] = []string{moment(&change.At), change.Act, strconv.Itoa(change.Version), change.By}
+		}
+		return Table(s.Out, []string{"AT", "WAS", "VERSION", "BY"}, rows)
+	})
+}
+
+// changedFields returns the names of the settings in which two versions differ.
+func changedFields(before, after json.RawMessage) ([]string, error) {
+	var a, b map[string]json.RawMessage
+	if err := json.Unmarshal(before, &a); err != nil {
+		return nil, fmt.Errorf("read versions: %w", err)
+	}
+	if err := json.Unmarshal(after, &b); err != nil {
+		return nil, fmt.Errorf("read versions: %w", err)
+	}
+	var fields []string
+	for field, value := range b {
+		if !slices.Contains([]string{"version", "created_at", "created_by"}, field) && string(value) != string(a[field]) {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	return fields, nil
+}
+
+type taskRestoreCmd struct {
+	Name    string `arg:"" help:"The task."`
+	Version int    `arg:"" help:"The version to go back to, as getwork task versions lists them."`
+	Remote  `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskRestoreCmd) Help() string {
+	return "The settings of that version become a new version. The task's name stays as it is, and a paused task stays paused. For managers."
+}
+
+// Run restores an earlier version.
+func (c taskRestoreCmd) Run(ctx context.Context, s *command.Streams) error {
+	path, err := taskPath(c.Name)
+	if err != nil {
+		return err
+	}
+	if c.Version < 1 {
+		return command.Usage("a version must be 1 or more, not %d; `getwork task versions %s` lists them", c.Version, c.Name)
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	t, err := client.doTask(ctx, Call{Method: "POST", Path: path + "/versions/" + strconv.Itoa(c.Version) + "/restore"})
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, t.raw)
+	}
+	_, err = fmt.Fprintf(s.Out, "task %s is as it was in version %d (version %d now)\n", t.Name, c.Version, t.Version)
+	return err
+}
+
+type taskPreviewCmd struct {
+	Name      string  `arg:"" optional:"" help:"The task to preview, with its own query or another."`
+	File      string  `short:"f" help:"Try the query of the task in this YAML file, whether or not that task exists; - is standard input." placeholder:"task.yaml" complete:"file"`
+	Query     *string `help:"Try this SELECT instead." xor:"query" placeholder:"SQL"`
+	QueryFile string  `help:"Try the query in this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
+	Limit     int     `help:"How many rows to show, at most 100." default:"10" placeholder:"N"`
+	Remote    `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskPreviewCmd) Help() string {
+	return `Examples:
+
+  getwork task preview review-photos
+  getwork task preview review-photos --query-file photos.sql
+  getwork task preview -f task.yaml
+  getwork task preview --query "select id as item from photo order by uploaded_at"
+
+Runs the query as a run of the task would, for no longer than its query_timeout, and shows the best items that could be handed out. Nothing is written, and no work is handed out. --json has PostgreSQL's plan, too. For managers.
+
+A file may describe a task that does not exist yet: its query is tried with the query_timeout and slots of the file, and nothing counts as held or put off. If the task exists, the file's query is tried in place of its own, with the task's other settings. Without a file and a task's name the query is tried for no task.`
+}
+
+// Run previews.
+func (c taskPreviewCmd) Run(ctx context.Context, s *command.Streams) error {
+	if c.Limit < 1 || c.Limit > 100 {
+		return command.Usage("--limit must be from 1 to 100, not %d", c.Limit)
+	}
+	tried, err := c.tried(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	var p assign.Preview
+	got, err := c.ask(ctx, client, tried, &p)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, got.body)
+	}
+	return c.print(s, p)
+}
+
+// tried returns what the file and the flags say of the task. Its errors are wrong uses of the command line.
+func (c taskPreviewCmd) tried(ctx context.Context) (TaskFields, error) {
+	var t TaskFields
+	if c.File != "" {
+		tasks, err := readTasks(ctx, c.File)
+		if err != nil {
+			return t, err
+		}
+		if len(tasks) > 1 {
+			tasks = slices.DeleteFunc(tasks, func(t TaskFields) bool { return t.Name != c.Name })
+		}
+		if len(tasks) != 1 {
+			return t, command.Usage("%s has several tasks; name the one whose query to try: getwork task preview NAME -f %[1]s", c.File)
+		}
+		t = tasks[0]
+	}
+	if c.Name != "" {
+		t.Name = c.Name
+		t.name("name")
+	}
+	if c.Query != nil {
+		t.setQuery(*c.Query)
+	}
+	if c.QueryFile != "" {
+		b, err := readFile(ctx, c.QueryFile)
+		if err != nil {
+			return t, err
+		}
+		t.setQuery(string(b))
+	}
+	switch {
+	case t.named["query"] && t.Query == "":
+		return t, command.Usage("the task in %s is an inbox, which has no query to try", c.File)
+	case !t.named["name"] && !t.named["query"]:
+		return t, command.Usage("name a task, or the query to try: -f FILE, --query or --query-file")
+	}
+	return t, nil
+}
+
+// ask has a node try the query: for the task if it exists, and otherwise for no task if a file describes it.
+func (c taskPreviewCmd) ask(ctx context.Context, client *Client, t TaskFields, p *assign.Preview) (reply, error) {
+	tried := TaskFields{Settings: t.Settings, named: map[string]bool{"query": t.named["query"]}}
+	ask := func(path string) (reply, error) {
+		body, err := tried.values()
+		if err != nil {
+			return reply{}, err
+		}
+		body["limit"] = c.Limit
+		return client.Do(ctx, Call{Method: "POST", Path: path + "/preview", Body: body, query: true}, p)
+	}
+	if t.named["name"] {
+		path, err := taskPath(t.Name)
+		if err != nil {
+			return reply{}, err
+		}
+		got, err := ask(path)
+		if c.File == "" || !t.named["query"] || !IsRefused(err, http.StatusNotFound) {
+			return got, err
+		}
+	}
+	for _, also := range []string{"query_timeout", "slots"} {
+		tried.named[also] = t.named[also]
+	}
+	return ask("")
+}
+
+func (c taskPreviewCmd) print(s *command.Streams, p assign.Preview) error {
+	rows := make([][]string, len(p.Rows))
+	for i, r := range p.Rows {
+		slots := ""
+		if r.Slots > 1 {
+			slots = strconv.Itoa(r.Slots)
+		}
+		rows[i] = []string{strconv.FormatInt(r.Rank, 10), r.Item, slots, textOf(r.Exclusive), details(r.Details)}
+	}
+	if len(rows) > 0 {
+		if err := Table(s.Out, lean([]string{"RANK", "ITEM", "PLACES", "GROUP", "DETAILS"}, &rows, 2), rows); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(s.Out)
+	}
+	_, err := fmt.Fprintf(s.Out, "The query gave %s in %s: %d held or put off, %d skipped for want of a usable item. Planned cost: %.0f.\n",
+		counted(int(p.Given), "row"), milliseconds(p.DurationMS), p.Blocked, p.PassedOver, p.Cost)
+	return err
+}
+
+// milliseconds formats a duration.
+func milliseconds(ms float64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
 }

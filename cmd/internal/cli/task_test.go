@@ -32,8 +32,9 @@ func TestTaskCommands(t *testing.T) {
 	c.Run(0, e2e.Text("task verify unchanged (version 2)"), "task", "update", "verify", "--title", "V")
 	var task assign.Task
 	c.Decode(0, &task, "task", "show", "verify")
-	want := assign.Settings{Name: "verify", Title: "V", Query: "select i as item\nfrom generate_series(1, 9) i", QueryTimeout: 90e9,
-		MaxCandidates: 1000, MaxRequest: 3, Slots: 1, Backoff: 30e9, RerunAfter: 60e9, ConflictsWith: []string{}, Groups: []string{}}
+	want := assign.DefaultSettings()
+	want.Name, want.Title, want.Query = "verify", "V", "select i as item\nfrom generate_series(1, 9) i"
+	want.QueryTimeout, want.MaxRequest = 90e9, 3
 	if diff := cmp.Diff(want, task.Settings); diff != "" || task.Version != 2 {
 		t.Errorf("version %d, %s", task.Version, diff)
 	}
@@ -152,10 +153,21 @@ func TestTaskFileRoundTrip(t *testing.T) {
 		if err := (remoteTask{raw: raw}).print(&printed); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
+		var want TaskFields
+		want.setQuery(query)
 		read, err := readTasks(t.Context(), e2e.Write(t, printed.String()))
-		if err != nil || len(read) != 1 || textOf(read[0].Query.value) != query || read[0].FreshFor.String() != "90s" {
+		if err != nil || len(read) != 1 || read[0].Query != want.Query || read[0].FreshFor.String() != "90s" {
 			t.Errorf("%q: %v\n%s", query, err, &printed)
 		}
+	}
+}
+
+// A line without a value names only a setting that may be null.
+func TestTaskFileNulls(t *testing.T) {
+	t.Parallel()
+	got, err := readTask("name: x\ntitle:\nslots: null\ngroups: ~\npaused:\nlease:\nquery: null\ndisplay: ~\n")
+	if diff := cmp.Diff(map[string]bool{"name": true, "lease": true, "query": true, "display": true}, got.named); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 
@@ -333,7 +345,7 @@ func TestStaleVersion(t *testing.T) {
 		}))
 		defer server.Close()
 		err := taskUpdateCmd{Remote: Remote{URL: server.URL, User: "mary"}, Task: "verify",
-			taskFlags: taskFlags{TaskFields: TaskFields{Title: new("new")}}}.Run(t.Context(), &command.Streams{Out: new(bytes.Buffer), Errs: new(bytes.Buffer)})
+			taskFlags: taskFlags{TaskFields: Fields(assign.Settings{Title: "new"}, "title")}}.Run(t.Context(), &command.Streams{Out: new(bytes.Buffer), Errs: new(bytes.Buffer)})
 		if !slices.Equal(tags, []string{`"v"`, `"vv"`}) {
 			t.Errorf("sent for %q", tags)
 		}

@@ -1,58 +1,228 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 
 	"getwork/assign"
 	"getwork/cmd/internal/command"
+	"getwork/web"
 )
 
-// TaskFields are the fields of a task that a file or flags set. Zero fields are not set.
+// TaskFields are settings of a task, of which a file or flags name some.
 type TaskFields struct {
-	Name          *string                   `json:"name,omitempty" yaml:"name,omitempty" help:"The task's name: a-z, 0-9 and hyphens, at most 63 of them." placeholder:"NAME"`
-	Title         *string                   `json:"title,omitempty" yaml:"title,omitempty" help:"The name that people see." placeholder:"TEXT"`
-	Description   *string                   `json:"description,omitempty" yaml:"description,omitempty" help:"What to do with an item." placeholder:"TEXT"`
-	Paused        *bool                     `json:"paused,omitempty" yaml:"paused,omitempty" help:"Hand out nothing." negatable:""`
-	QueryTimeout  *assign.Duration          `json:"query_timeout,omitempty" yaml:"query_timeout,omitempty" help:"How long the query may take; the default is 2m." placeholder:"2m"`
-	FreshFor      *assign.Duration          `json:"fresh_for,omitempty" yaml:"fresh_for,omitempty" help:"How long a result may serve later requests without running the query again; the default is 0s." placeholder:"0s"`
-	StaleFor      *assign.Duration          `json:"stale_for,omitempty" yaml:"stale_for,omitempty" help:"How much longer it may serve them while the query runs again; the default is 0s." placeholder:"0s"`
-	RerunAfter    *assign.Duration          `json:"rerun_after,omitempty" yaml:"rerun_after,omitempty" help:"How often the query may run for lingering requests; the default is every 1m." placeholder:"1m"`
-	MaxCandidates *int                      `json:"max_candidates,omitempty" yaml:"max_candidates,omitempty" help:"How many items are taken from a result; the default is 1000." placeholder:"1000"`
-	MaxRequest    *int                      `json:"max_request,omitempty" yaml:"max_request,omitempty" help:"How many items one request may ask for; the default is 5." placeholder:"5"`
-	MaxOpen       nullable[int]             `json:"max_open,omitzero" yaml:"max_open,omitzero" help:"How many items one user may hold; the default, none, means any number." placeholder:"N"`
-	Slots         *int                      `json:"slots,omitempty" yaml:"slots,omitempty" help:"How many people may hold an item at a time, unless the item says otherwise; the default is 1." placeholder:"1"`
-	Lease         nullable[assign.Duration] `json:"lease,omitzero" yaml:"lease,omitzero" help:"How long work is held before it goes back, unless it is extended; the default, none, means until it is let go of." placeholder:"1h"`
-	MaxAttempts   nullable[int]             `json:"max_attempts,omitzero" yaml:"max_attempts,omitzero" help:"After this many failures or expired leases an item is not handed out until a manager redrives it; the default, none, means that it always is." placeholder:"N"`
-	Backoff       *assign.Duration          `json:"backoff,omitempty" yaml:"backoff,omitempty" help:"How long an item waits after its first failure; each further failure doubles it. The default is 30s." placeholder:"30s"`
-	ConflictsWith *[]string                 `json:"conflicts_with,omitempty" yaml:"conflicts_with,omitempty" kong:"-"`
-	Groups        *[]string                 `json:"groups,omitempty" yaml:"groups,omitempty" kong:"-"`
-	Position      nullable[int]             `json:"position,omitzero" yaml:"position,omitzero" help:"The task's place among those that people see, lowest first; the default, none, means after those, by title." placeholder:"N"`
-	Display       nullable[assign.Display]  `json:"display,omitzero" yaml:"display,omitzero" help:"How an item is shown: JSON with title, url, fields and others, as in the API's Display. With the default, none, the types and names of its details decide." placeholder:"JSON"`
-	Recheck       nullable[string]          `json:"recheck,omitzero" yaml:"recheck,omitzero" help:"A cheap SELECT that runs before items are handed out: given their keys as $1, a text[], it returns those that still match in a column item. With the default, none, a result is handed out unchecked while it is fresh." placeholder:"SQL"`
-	Query         nullable[string]          `json:"query,omitzero" yaml:"query,omitzero" help:"One SELECT that returns a column item, best first." xor:"query" placeholder:"SQL"`
+	assign.Settings `embed:""`
+	named           map[string]bool // by their names in the API
 }
 
-// taskFlags are taskFields on the command line.
+// Fields returns the named settings of s.
+func Fields(s assign.Settings, names ...string) TaskFields {
+	t := TaskFields{Settings: s}
+	for _, name := range names {
+		t.name(name)
+	}
+	return t
+}
+
+// noText is an empty text as a query, which the server refuses: only null means no query.
+const noText assign.Query = " "
+
+// setQuery names a query.
+func (t *TaskFields) setQuery(text string) {
+	t.Query = cmp.Or(assign.Query(text), noText)
+	t.name("query")
+}
+
+func (t *TaskFields) name(setting string) {
+	if t.named == nil {
+		t.named = map[string]bool{}
+	}
+	t.named[setting] = true
+}
+
+// with returns t, overridden by the settings that beats names.
+func (t TaskFields) with(beats TaskFields) TaskFields {
+	for _, of := range assign.AllSettings {
+		if beats.named[of.Name] {
+			of.In(&t.Settings).Set(of.In(&beats.Settings))
+			t.name(of.Name)
+		}
+	}
+	return t
+}
+
+// list returns the named settings in the order in which people read them: the queries, which are long, are last.
+func (t TaskFields) list() (list yaml.MapSlice) {
+	var queries yaml.MapSlice
+	for _, of := range assign.AllSettings {
+		if !t.named[of.Name] {
+			continue
+		}
+		item := yaml.MapItem{Key: of.Name, Value: of.In(&t.Settings).Interface()}
+		if query, is := item.Value.(assign.Query); !is {
+			list = append(list, item)
+		} else {
+			if query == noText {
+				item.Value = ""
+			}
+			queries = append(queries, item)
+		}
+	}
+	return append(list, queries...)
+}
+
+// MarshalJSON writes the named settings.
+func (t TaskFields) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	b.WriteByte('{')
+	for i, item := range t.list() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:", item.Key)
+		if err := e.Encode(item.Value); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// fieldsOf reads the settings from what a node answers, which has more than these. It is no UnmarshalJSON: kong would take a command with
+// such a field for the value of a flag.
+func fieldsOf(answer []byte) (t TaskFields, err error) {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &values); err != nil {
+		return t, err
+	}
+	t.named = namedOf(values)
+	return t, json.Unmarshal(answer, &t.Settings)
+}
+
+// namedOf returns which settings have a value.
+func namedOf[V any](values map[string]V) map[string]bool {
+	named := map[string]bool{}
+	for _, of := range assign.AllSettings {
+		if _, is := values[of.Name]; is {
+			named[of.Name] = true
+		}
+	}
+	return named
+}
+
+// values returns the named settings as JSON has them.
+func (t TaskFields) values() (map[string]any, error) {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("encode the task: %w", err)
+	}
+	var v map[string]any
+	return v, json.Unmarshal(b, &v)
+}
+
+// taskFlags are settings on the command line.
 type taskFlags struct {
 	TaskFields `embed:""`
-	QueryFile  string   `help:"Read the query from this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
-	Inbox      bool     `help:"The task has no query: items are pushed to it with getwork items push." xor:"query"`
-	Apart      []string `name:"conflicts-with" help:"Tasks, separated by commas: a user who holds or completed an item under one of them does not get it here, and the other way round. none means no task." placeholder:"TASK"`
-	OpenTo     []string `name:"groups" help:"Groups, separated by commas: only their members see the task and get its work. none means everybody." placeholder:"GROUP"`
+	QueryFile  string `help:"Read the query from this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
+	Pushed     bool   `name:"inbox" help:"The task has no query: items are pushed to it with getwork items push." xor:"query"`
 }
 
+// AfterApply notes which settings have flags.
+func (f *taskFlags) AfterApply(called *kong.Context) error {
+	given := map[string]bool{}
+	for _, at := range called.Path {
+		if at.Flag != nil {
+			given[strings.ReplaceAll(at.Flag.Name, "-", "_")] = true
+		}
+	}
+	f.named = namedOf(given)
+	return nil
+}
+
+// fields returns the settings that the flags name.
+func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
+	given := f.TaskFields
+	if f.QueryFile != "" {
+		b, err := readFile(ctx, f.QueryFile)
+		if err != nil {
+			return given, err
+		}
+		given.setQuery(string(b))
+	}
+	if f.Pushed {
+		given.name("query") // as null
+	}
+	given.ConflictsWith, given.Groups = namesOf(given.ConflictsWith), namesOf(given.Groups)
+	return given, nil
+}
+
+// namesOf returns the values of a flag with a list.
+func namesOf(list []string) []string {
+	names := []string{}
+	for _, name := range list {
+		if name = strings.TrimSpace(name); name != "" && name != "none" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// SettingFlags reads the flags of settings that may be null: their type is setting, and null is none.
+var SettingFlags = kong.NamedMapper("setting", kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto(ctx.Value.Name, &text); err != nil {
+		return err
+	}
+	if target.SetZero(); text == "none" {
+		return nil
+	}
+	if target.Kind() == reflect.Pointer {
+		target.Set(reflect.New(target.Type().Elem()))
+		target = target.Elem()
+	}
+	switch v := target.Addr().Interface().(type) {
+	case *int:
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("a whole number or none, not %q", text)
+		}
+		*v = i
+	case *assign.Display:
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("JSON such as {\"title\":\"{name}\"}, or none: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+	case *assign.Query:
+		*v = cmp.Or(assign.Query(text), noText)
+	case encoding.TextUnmarshaler:
+		return v.UnmarshalText([]byte(text))
+	default:
+		return fmt.Errorf("a flag can't be read into %T", v)
+	}
+	return nil
+}))
+
 // fileHelp explains the files of create and apply.
-const fileHelp = `A file has the fields of a task as the API names them; all but name and query may be left out. A field without a value is null in a file and none as a flag. With query: null, or --inbox, the task is an inbox, to which items are pushed:
+var fileHelp = `A file has the fields of a task as the API names them; all but name and query may be left out. A field without a value is null in a file and none as a flag. With query: null, or --inbox, the task is an inbox, to which items are pushed:
 
   name: review-photos
   title: Review photos
@@ -61,22 +231,7 @@ const fileHelp = `A file has the fields of a task as the API names them; all but
     from photo
     where not reviewed
     order by uploaded_at
-  query_timeout: 2m
-  fresh_for: 0s
-  stale_for: 0s
-  recheck: null
-  rerun_after: 1m
-  max_candidates: 1000
-  max_request: 5
-  max_open: null
-  slots: 1
-  lease: null
-  max_attempts: null
-  backoff: 30s
-  conflicts_with: []
-  groups: []
-  position: null
-  display:
+` + newSettings() + `  display:
     title: "{uploaded_at}"
     url: https://photos.example/{item}
     fields:
@@ -84,56 +239,21 @@ const fileHelp = `A file has the fields of a task as the API names them; all but
         label: Uploaded
         format: date`
 
-// fields returns the fields that the flags set.
-func (f taskFlags) fields(ctx context.Context) (TaskFields, error) {
-	given := f.TaskFields
-	if f.QueryFile != "" {
-		b, err := readFile(ctx, f.QueryFile)
+// newSettings are the lines of a file with what a new task has in settings that no line names.
+func newSettings() string {
+	s := assign.DefaultSettings()
+	var lines strings.Builder
+	for _, of := range assign.AllSettings {
+		if slices.Contains([]string{"name", "title", "description", "query", "display", "paused"}, of.Name) {
+			continue
+		}
+		value, err := json.Marshal(of.In(&s).Interface())
 		if err != nil {
-			return given, err
+			panic(err)
 		}
-		given.Query = SetTo(string(b))
+		fmt.Fprintf(&lines, "  %s: %s\n", of.Name, strings.Trim(string(value), `"`))
 	}
-	if f.Inbox {
-		given.Query = nullable[string]{named: true}
-	}
-	given.ConflictsWith, given.Groups = namesOf(f.Apart), namesOf(f.OpenTo)
-	return given, nil
-}
-
-// namesOf returns the values of a flag with a list; nil means that the flag was not given.
-func namesOf(list []string) *[]string {
-	names := []string{}
-	for _, name := range list {
-		if name = strings.TrimSpace(name); name != "" && name != "none" {
-			names = append(names, name)
-		}
-	}
-	if list == nil {
-		return nil
-	}
-	return &names
-}
-
-// with returns f, overridden by the fields that beats sets.
-func (f TaskFields) with(beats TaskFields) TaskFields {
-	into, from := reflect.ValueOf(&f).Elem(), reflect.ValueOf(beats)
-	for i := range from.NumField() {
-		if !from.Field(i).IsZero() {
-			into.Field(i).Set(from.Field(i))
-		}
-	}
-	return f
-}
-
-// values returns the fields that are set, as JSON has them.
-func (f TaskFields) values() (map[string]any, error) {
-	b, err := json.Marshal(f)
-	if err != nil {
-		return nil, fmt.Errorf("encode the task: %w", err)
-	}
-	var v map[string]any
-	return v, json.Unmarshal(b, &v)
+	return lines.String()
 }
 
 // maxFile is the largest file of tasks, in bytes. It is more than the server takes for a task.
@@ -198,7 +318,7 @@ func readTasks(ctx context.Context, name string) ([]TaskFields, error) {
 		if err != nil {
 			return nil, command.Usage("%s: %s", name, yamlText(err))
 		}
-		if t != (TaskFields{}) {
+		if len(t.named) > 0 {
 			tasks = append(tasks, t)
 		}
 	}
@@ -208,20 +328,24 @@ func readTasks(ctx context.Context, name string) ([]TaskFields, error) {
 	return tasks, nil
 }
 
-// readTask reads one document; an empty one sets nothing. go-yaml skips nulls, whatever the field's type, so readTask
-// finds them itself.
+// readTask reads one document; an empty one names nothing.
 func readTask(document string) (t TaskFields, err error) {
-	if err := yaml.UnmarshalWithOptions([]byte(document), &t, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+	if err := yaml.UnmarshalWithOptions([]byte(document), &t.Settings, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
 		return t, err
 	}
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(document), &values); err != nil && !errors.Is(err, io.EOF) {
 		return t, err
 	}
-	for field, named := range map[string]*bool{"query": &t.Query.named, "recheck": &t.Recheck.named, "lease": &t.Lease.named, "max_open": &t.MaxOpen.named, "max_attempts": &t.MaxAttempts.named,
-		"position": &t.Position.named, "display": &t.Display.named} {
-		if v, there := values[field]; there && v == nil {
-			*named = true
+	t.named = namedOf(values)
+	for _, of := range assign.AllSettings {
+		if values[of.Name] == nil && !of.MayBeNull() {
+			delete(t.named, of.Name) // a line without a value
+		}
+	}
+	for name, query := range map[string]*assign.Query{"query": &t.Query, "recheck": &t.Recheck} {
+		if values[name] == "" {
+			*query = noText
 		}
 	}
 	return t, nil
@@ -257,4 +381,96 @@ func yamlText(err error) string {
 	}
 	at := kind.Token.Position
 	return fmt.Sprintf("[%d:%d] %q stands where %s belongs", at.Line, at.Column, kind.Token.Value, takes)
+}
+
+type taskApplyCmd struct {
+	Files  []string `short:"f" name:"file" sep:"none" required:"" help:"YAML file with one or more tasks; - is standard input. May be repeated." placeholder:"task.yaml" complete:"file"`
+	Remote `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskApplyCmd) Help() string {
+	return `Fields that a file does not name stay as they are, so a paused task stays paused. A line of three hyphens separates the tasks of a file.
+
+` + fileHelp
+}
+
+// Run creates or updates the tasks in the files. If one is refused, the others are still applied.
+func (c taskApplyCmd) Run(ctx context.Context, s *command.Streams) error {
+	var wanted []TaskFields
+	for _, name := range c.Files {
+		tasks, err := readTasks(ctx, name)
+		if err != nil {
+			return err
+		}
+		for i, t := range tasks {
+			if !t.named["name"] {
+				return command.Usage("%s: task %d has no name", name, i+1)
+			}
+		}
+		wanted = append(wanted, tasks...)
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	type result struct {
+		Result string          `json:"result"`
+		Task   json.RawMessage `json:"task"`
+	}
+	results := []result{}
+	var failed []error
+	for _, w := range wanted {
+		done, err := client.apply(ctx, w)
+		if err != nil {
+			failed = append(failed, named(fmt.Sprintf("task %q", w.Name), err))
+			if refusal := new(refused); errors.As(err, &refusal) {
+				continue
+			}
+			break // the server can't be reached: the rest would fail, too
+		}
+		results = append(results, result{done.what, done.task.raw})
+		if !c.JSON {
+			failed = append(failed, done.print(s, false))
+		}
+	}
+	if c.JSON {
+		failed = append(failed, printJSON(s.Out, map[string]any{"applied": results}))
+	}
+	return errors.Join(failed...)
+}
+
+// apply creates the task, or updates it if a task of that name exists.
+func (c *Client) apply(ctx context.Context, wanted TaskFields) (change, error) {
+	done, err := c.Update(ctx, wanted.Name, wanted)
+	if !IsRefused(err, http.StatusNotFound) {
+		return done, err
+	}
+	if !wanted.named["query"] {
+		return change{}, fmt.Errorf("there is no such task, and to create it the file must have its query; query: null makes it an inbox, to which items are pushed")
+	}
+	t, err := c.Create(ctx, wanted)
+	if IsRefused(err, http.StatusConflict) { // another client created it just now
+		return c.Update(ctx, wanted.Name, wanted)
+	}
+	return change{t, "created", nil}, err
+}
+
+// change says what happened to a task.
+type change struct {
+	task   remoteTask
+	what   string   // created, updated or unchanged
+	fields []string // the fields that were changed
+}
+
+func (c change) print(s *command.Streams, asJSON bool) error {
+	if asJSON {
+		return printJSON(s.Out, c.task.raw)
+	}
+	text := fmt.Sprintf("task %s %s (version %d)", c.task.Name, c.what, c.task.Version)
+	if len(c.fields) > 0 {
+		text += ": " + strings.Join(c.fields, ", ")
+	}
+	_, err := fmt.Fprintln(s.Out, text)
+	return err
 }

@@ -50,7 +50,7 @@ func (tokenCreateCmd) Help() string {
 
 Prints the token on standard output, and nothing else there. Keep it in a file that only its program reads, and give that as --token-file.
 
-You can't make a token with a token: log in first, with getwork login. For the scope manage, or for a service, the log-in must be at most 15 minutes old. Only administrators make tokens for services. --direct needs neither a node nor a token, but the rights of getwork's own database login; the audit records who did it.`
+You can't make a token with a token: log in first, with getwork login. For the scope manage, or for a service, the log-in must be at most 15 minutes old. Only administrators make tokens for services, and only those who are managers as well make them for services with the role manager, or in the group of serve's --query-authors. --direct needs neither a node nor a token, but the rights of getwork's own database login; the audit records who did it.`
 }
 
 // scopes returns the scopes that were asked for, or the usual ones.

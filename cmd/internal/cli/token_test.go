@@ -111,6 +111,16 @@ select jsonb_build_object('audit', jsonb_agg(jsonb_build_object('actor', actor, 
 	robot.Run(1, e2e.Text("your account is blocked; ask an administrator"), "pipeline")
 	admin.Run(0, e2e.Text("robot"), "user", "unblock", "robot")
 	robot.Run(0, nil, "pipeline")
+	// Somebody who is blocked has made a service, of which they may have the token.
+	d.direct("--label", "x", "--user", "maker", "--role", "agent")
+	made := d.with(d.direct("--label", "made by maker", "--user", "printer", "--role", "agent"))
+	if _, err := conn.Exec(t.Context(), `update getwork.token set made_by = (select id from getwork.principal where name = 'maker') where label = 'made by maker'`); err != nil {
+		t.Fatal(err)
+	}
+	admin.Run(0, e2e.Text("maker", "The tokens that they made for printer go on; `getwork user block maker --with-services` ends them."), "user", "block", "maker", "--yes")
+	made.Run(0, nil, "pipeline")
+	admin.Run(0, e2e.Text("Ended: the tokens that they made for printer."), "user", "block", "maker", "--with-services", "--yes")
+	made.Run(1, e2e.Text("this has been ended"), "pipeline")
 	admin.Run(0, e2e.Text("robot"), "user", "list", "--of", "robot")
 	admin.Run(0, e2e.Text("There are no sessions."), "session", "list", "--of", "robot")
 	admin.Run(1, e2e.Text("nobody logs in with a browser here"), "session", "wall")

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"getwork/assign"
 	"getwork/assign/rights"
 	"getwork/cmd/internal/command"
 )
@@ -46,22 +48,12 @@ func (c userListCmd) Run(ctx context.Context, s *command.Streams) error {
 		query.Set("user", *c.Of)
 	}
 	found, err := c.list(ctx, client, "/users", query, "users")
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return printJSON(s.Out, found)
-	}
-	users, err := rowsOf[rights.User](found)
 	if err != nil {
 		return err
 	}
-	if len(users) == 0 {
-		_, err = fmt.Fprintln(s.Errs, "There is nobody.")
-		return err
-	}
-	defer found.more(s)
-	return printUsers(s, users)
+	return printList(s, found, c.JSON, "There is nobody.", func(users []rights.User) error {
+		return printUsers(s, users)
+	})
 }
 
 func printUsers(s *command.Streams, users []rights.User) error {
@@ -104,14 +96,15 @@ func changeUser(ctx context.Context, s *command.Streams, client *Client, what Ca
 }
 
 type userBlockCmd struct {
-	Name    string `arg:"" name:"user" help:"Whom to keep out."`
-	Yes     bool   `help:"Don't ask."`
-	account `embed:""`
+	Name         string `arg:"" name:"user" help:"Whom to keep out."`
+	WithServices bool   `help:"End the tokens that they made for services, too, for good."`
+	Yes          bool   `help:"Don't ask."`
+	account      `embed:""`
 }
 
 // Help returns the text that --help adds.
 func (userBlockCmd) Help() string {
-	return "Their sessions and tokens are refused, their connections end at once, and their waiting requests are cancelled. What they hold stays held: `getwork work release --of USER` takes it back. `getwork user unblock` undoes it, except what was cancelled. For administrators."
+	return "Their sessions and tokens are refused, their connections end at once, and their waiting requests are cancelled. What they hold stays held: `getwork work release --of USER` takes it back. The services that they made are listed, and go on: whoever has copied a service's token could still use it. --with-services ends the tokens that they made for services, but not those that somebody else made. `getwork user unblock` undoes a block, except what was cancelled or ended. For administrators."
 }
 
 // Run blocks a user.
@@ -127,11 +120,54 @@ func (c userBlockCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("This blocks %s, who has %s and %s, and holds %s.", u.Name, counted(u.Sessions, "session"), counted(u.Tokens, "token"), counted(u.Holds, "item"))
-	if err := ask(ctx, s, c.Yes, what, "nobody was blocked"); err != nil {
+	if !c.Yes {
+		what := fmt.Sprintf("This blocks %s, who has %s and %s, and holds %s.", u.Name, counted(u.Sessions, "session"), counted(u.Tokens, "token"), counted(u.Holds, "item"))
+		made, err := servicesOf(ctx, client, c.Name)
+		switch {
+		case err != nil:
+			return err
+		case len(made) == 0:
+		case c.WithServices:
+			what += fmt.Sprintf(" The tokens that they made for %s end.", strings.Join(made, ", "))
+		default:
+			what += fmt.Sprintf(" The tokens that they made for %s go on; --with-services ends them, too.", strings.Join(made, ", "))
+		}
+		if err := ask(ctx, s, false, what, "nobody was blocked"); err != nil {
+			return err
+		}
+	}
+	var changed assign.ChangedUser
+	got, err := client.Do(ctx, Call{Method: http.MethodPatch, Path: "/users/" + url.PathEscape(c.Name), Body: assign.UserChange{Blocked: true, WithServices: c.WithServices}}, &changed)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, got.body)
+	}
+	if err := printUsers(s, []rights.User{changed.User}); err != nil || len(changed.Services) == 0 {
 		return err
 	}
-	return changeUser(ctx, s, client, Call{Method: http.MethodPatch, Path: "/users/" + url.PathEscape(c.Name), Body: map[string]bool{"blocked": true}}, c.JSON)
+	services := strings.Join(changed.Services, ", ")
+	if c.WithServices {
+		_, err = fmt.Fprintln(s.Errs, plain("Ended: the tokens that they made for "+services+"."))
+	} else {
+		_, err = fmt.Fprintln(s.Errs, plain("The tokens that they made for "+services+" go on; `getwork user block "+c.Name+" --with-services` ends them."))
+	}
+	return err
+}
+
+// servicesOf returns the services with tokens that a user made.
+func servicesOf(ctx context.Context, client *Client, user string) (services []string, err error) {
+	var list struct {
+		Tokens []rights.ShownToken `json:"tokens"`
+	}
+	_, err = client.Do(ctx, Call{Method: "GET", Path: "/tokens?" + url.Values{"user": {user}}.Encode()}, &list)
+	for _, t := range list.Tokens {
+		if t.Kind == "service" && t.MadeBy == user && t.User != user {
+			services = append(services, t.User)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(services))), err
 }
 
 type userUnblockCmd struct {

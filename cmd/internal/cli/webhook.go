@@ -16,7 +16,7 @@ import (
 	api "getwork/ws/client"
 )
 
-// WebhookCmd has the commands for web hooks, which are URLs that are told of events.
+// WebhookCmd has the commands for web hooks, which are URLs to which events are posted.
 type WebhookCmd struct {
 	List       webhookListCmd       `cmd:"" help:"List web hooks, and how they are doing."`
 	Create     webhookCreateCmd     `cmd:"" help:"Post a task's events to a URL."`
@@ -245,26 +245,16 @@ func (c webhookDeliveriesCmd) Run(ctx context.Context, s *command.Streams) error
 		query.Set("state", c.State)
 	}
 	found, err := c.list(ctx, client, c.path("/deliveries"), query, "deliveries")
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return printJSON(s.Out, found)
-	}
-	all, err := rowsOf[assign.Delivery](found)
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
-		_, err = fmt.Fprintln(s.Errs, "There are no deliveries.")
-		return err
-	}
-	rows := make([][]string, len(all))
-	for i, d := range all {
-		rows[i] = []string{strconv.FormatInt(d.ID, 10), d.Type, cut(d.Item), d.State, strconv.Itoa(d.Attempts), moment(&d.CreatedAt), moment(d.NextAt), cut(textOf(d.Error)), d.Message}
-	}
-	defer found.more(s)
-	return Table(s.Out, lean([]string{"ID", "TYPE", "ITEM", "STATE", "ATTEMPTS", "SINCE", "NEXT", "ERROR", "WEBHOOK-ID"}, &rows, 6), rows)
+	return printList(s, found, c.JSON, "There are no deliveries.", func(all []assign.Delivery) error {
+		rows := make([][]string, len(all))
+		for i, d := range all {
+			rows[i] = []string{strconv.FormatInt(d.ID, 10), d.Type, cut(d.Item), d.State, strconv.Itoa(d.Attempts), moment(&d.CreatedAt), moment(d.NextAt), cut(textOf(d.Error)), d.Message}
+		}
+		return Table(s.Out, lean([]string{"ID", "TYPE", "ITEM", "STATE", "ATTEMPTS", "SINCE", "NEXT", "ERROR", "WEBHOOK-ID"}, &rows, 6), rows)
+	})
 }
 
 type webhookRedriveCmd struct {

@@ -53,14 +53,19 @@ func TestWorkCommands(t *testing.T) {
 
 	c.Run(0, e2e.Text("3        photos  c", "4        photos  d"), "pipeline", "--of", "tracy")
 	c.Run(1, e2e.Text("only a manager may see somebody else's pipeline"), "pipeline", "--of", "tracy", "--role", "worker")
-	c.Run(0, e2e.Text("6        photos  c     zoe   held", "Nobody has worked here as zoe so far; if the name is wrong, reassign work 6 again."), "work", "reassign", "3", "--to", "zoe")
+	c.Run(1, e2e.Text(`nobody called "zoe" has logged in, asked for work or held any here; check the name, or add --force if they are still to come`), "work", "reassign", "3", "--to", "zoe")
+	c.Run(0, e2e.Text("6        photos  c     zoe   held"), "work", "reassign", "3", "--to", "zoe", "--force")
 	c.Run(1, e2e.Text("work 3 is not held any more; `getwork work list --item ITEM` shows"), "work", "reassign", "3", "--to", "zoe")
 	c.Run(1, e2e.Text("your role is agent"), "work", "reassign", "4", "--to", "zoe", "--role", "agent")
 
 	listed(c, t)
 	c.Run(0, e2e.Text("To be released: 2 items of task photos.\n"), "work", "release", "--task", "photos", "--dry-run")
 	c.Run(0, e2e.Text("Released: 1 item of task photos, held by tracy.\n"), "work", "release", "--task", "photos", "--of", "tracy", "--yes")
-	c.Run(0, e2e.Text("Nobody holds such work"), "work", "release", "--of", "tracy", "--yes")
+	c.Run(0, nil, "get", "photos", "--count", "5", "--user", "tracy")
+	c.Run(1, e2e.Text("still waits"), "get", "photos", "--linger", "1h", "--wait", "0s", "--user", "tracy")
+	c.Run(0, e2e.Text("To be released: 1 item, held by tracy; to be cancelled: 1 waiting request.\n"), "work", "release", "--of", "tracy", "--dry-run")
+	c.Run(0, e2e.Text("Released: 1 item, held by tracy; cancelled: 1 waiting request.\n"), "work", "release", "--of", "tracy", "--yes")
+	c.Run(0, e2e.Text("Nobody holds such work or waits for it"), "work", "release", "--of", "tracy", "--yes")
 	c.Run(1, e2e.Text("no task \"nope\""), "work", "release", "--task", "nope", "--yes")
 	var released assign.Released
 	c.Decode(0, &released, "work", "release", "--of", "zoe", "--yes")
@@ -103,6 +108,13 @@ display:
 	}
 	c.Run(0, nil, "task", "update", "verify", "--display", "none")
 	c.Run(0, e2e.Text("L/1\n\n", "Borrower  Ann Bo\n", "Amount    1234567.50\n", "Aside     x\n"), "work", "show", "1")
+	c.Run(0, nil, "done", "1", "--outcome", "return", "--after", "0s", "--note", "no\nanswer")
+	c.Run(0, nil, "get", "verify")
+	c.Run(0, e2e.Text("Earlier   2", " returned by oliver: no answer\n"), "work", "show", "2")
+	c.Run(0, e2e.Text("updated (version 3): notes"), "task", "update", "verify", "--notes", "managers")
+	if shown := c.Run(0, nil, "work", "show", "2"); strings.Contains(shown, "Earlier") {
+		t.Error("what is for managers is shown: ", shown)
+	}
 }
 
 // listed reads the history with several filters.
@@ -168,7 +180,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// If the held work changes between the count and the release, nothing is released, and the user is told to count again.
+// If the held work changes between the count and the release, nothing is released, and the user is asked to count again.
 func TestReleaseOfAnotherSet(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -231,5 +243,38 @@ func TestListAsJSON(t *testing.T) {
 		if e := json.Unmarshal([]byte(want), &wanted); err != nil || e != nil || cmp.Diff(wanted, got) != "" {
 			t.Errorf("%s, not %s: %v", b, want, err)
 		}
+	}
+}
+
+// Holders are listed longest first, of one task or several, or of one user, page by page.
+func TestWorkHolders(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	c := e2e.NewTerminal(t)
+	for _, task := range []string{"photos", "letters"} {
+		c.Run(0, nil, "task", "create", "--name", task, "--inbox")
+		c.Run(0, nil, "items", "push", task, "a", "b", "c", "d")
+	}
+	c.Run(0, e2e.Text("Nobody holds such work."), "work", "holders")
+	c.Run(0, nil, "get", "photos", "--count", "2")
+	c.Run(0, nil, "get", "photos", "--user", "tracy")
+	c.Run(0, nil, "get", "letters", "--user", "tracy")
+	c.Run(0, e2e.Text("USER    TASK     HELD  SINCE", "oliver  photos   2     20", "tracy   photos   1     20", "tracy   letters  1     20"), "work", "holders")
+	c.Run(0, e2e.Text("tracy  photos   1", "tracy  letters  1"), "work", "holders", "--of", "tracy", "--task", "letters,photos")
+	c.Run(0, e2e.Text("oliver", "There may be more: --all lists everything, --cursor "), "work", "holders", "--limit", "1")
+	c.Run(1, e2e.Text("no task \"nope\""), "work", "holders", "--task", "nope")
+	c.Run(1, e2e.Text("your role is worker"), "work", "holders", "--role", "worker")
+	c.Run(2, e2e.Text("--task is empty"), "work", "holders", "--task", "")
+
+	type page struct {
+		Holders []assign.Held
+		Next    string `json:"next_cursor"`
+	}
+	var first, rest, all page
+	c.Decode(0, &first, "work", "holders", "--limit", "1")
+	c.Decode(0, &rest, "work", "holders", "--cursor", first.Next)
+	c.Decode(0, &all, "work", "holders", "--all")
+	if len(first.Holders) != 1 || len(rest.Holders) != 2 || len(all.Holders) != 3 || rest.Holders[1] != all.Holders[2] || all.Next != "" {
+		t.Errorf("first %+v\nrest %+v\nall %+v", first, rest, all)
 	}
 }

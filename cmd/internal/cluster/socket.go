@@ -9,7 +9,7 @@ import (
 )
 
 // Socket is a client's live channel. It reads from the start, since a node ends a socket that no longer answers its pings; on a
-// slow machine a test may look only a minute later.
+// slow machine a test may read only a minute later.
 type Socket struct {
 	*client.Socket
 	news chan struct{} // has room for one sign that something came

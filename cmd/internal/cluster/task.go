@@ -24,18 +24,6 @@ func (c Client) UpdateTask(ctx context.Context, task string, changes map[string]
 	return err
 }
 
-// Pause pauses a task, as a manager: nothing is handed out until Resume.
-func (c Client) Pause(ctx context.Context, task string) error {
-	_, err := c.api().As(manager).SetPaused(ctx, task, true)
-	return err
-}
-
-// Resume resumes a paused task, as a manager.
-func (c Client) Resume(ctx context.Context, task string) error {
-	_, err := c.api().As(manager).SetPaused(ctx, task, false)
-	return err
-}
-
 // Push pushes items to an inbox, all of them or none. A client with the role of a worker asks as an agent.
 func (c Client) Push(ctx context.Context, task string, items ...assign.NewItem) (assign.Pushed, error) {
 	if c.Role == "" {

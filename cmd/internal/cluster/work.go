@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"getwork/assign"
@@ -41,26 +40,4 @@ func (c Client) dispose(ctx context.Context, work int64, outcome, field, value s
 // Extend starts the lease of work over.
 func (c Client) Extend(ctx context.Context, work int64) (assign.Work, Answer, error) {
 	return asked(nil, func(o ...client.Option) (assign.Work, error) { return c.api().Extend(ctx, work, o...) })
-}
-
-// Reassign gives a user's work to another, as a manager, and returns the new holder's work.
-func (c Client) Reassign(ctx context.Context, work int64, user string) (assign.Work, Answer, error) {
-	return asked(nil, func(o ...client.Option) (assign.Work, error) {
-		return c.api().As(manager).Reassign(ctx, work, user, o...)
-	})
-}
-
-// Release takes work back, as a manager. With DryRun it counts what it would release, and returns a token; with a token
-// it releases exactly what the token stands for.
-func (c Client) Release(ctx context.Context, what assign.Release) (assign.Released, Answer, error) {
-	return asked(nil, func(o ...client.Option) (assign.Released, error) { return c.api().As(manager).Release(ctx, what, o...) })
-}
-
-// WorkPage reads one page of the history of work, newest first, as an observer. query has task, user, item, state,
-// limit and cursor. next is the cursor of the next page, empty if there is none.
-func (c Client) WorkPage(ctx context.Context, query url.Values) (page []assign.Work, next string, err error) {
-	limit, _ := strconv.Atoi(query.Get("limit"))
-	p, err := c.api().As(observer).ListWork(ctx, client.WorkFilter{Task: query.Get("task"), User: query.Get("user"), Item: query.Get("item"),
-		State: query.Get("state"), Part: client.Part{Cursor: query.Get("cursor"), Limit: limit}})
-	return p.Rows, p.Next, err
 }

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// Document is the stream to print YAML to. On a terminal it is made visible; a file gets it unchanged, because YAML has
-// no such escapes in most places.
-func (s *Streams) Document() io.Writer {
+// Data is the stream for an export, which other programs read. On a terminal it is made visible; a file or a pipe gets its bytes, because
+// CSV has no escapes.
+func (s *Streams) Data() io.Writer {
 	if f, ok := s.RawOut.(*os.File); ok && !IsTerminal(f) {
 		return f
 	}

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible writes text to a terminal. Item keys, titles and errors are data of the bank and of the authors of queries.
+// Visible writes text to a terminal, or to a pipe, behind which may be one. All that a command prints goes through it, but for what
+// [Streams.Data] is for, and the output of an agent's program. Item keys, titles and errors are data of the bank and of the authors of queries.
 // Characters that would control the terminal or reorder a line are written as escapes, which JSON reads as the same
 // characters. It may be used by several goroutines.
 type Visible struct {
@@ -30,7 +31,7 @@ func (v *Visible) Write(text []byte) (int, error) {
 	}
 	whole := len(all) - cut(all)
 	all, v.rest = all[:whole], bytes.Clone(all[whole:])
-	if bytes.IndexFunc(all, obeyed) >= 0 || !utf8.Valid(all) {
+	if Obeyed(all) {
 		all = escaped(all)
 	}
 	if _, err := v.W.Write(all); err != nil {
@@ -38,6 +39,9 @@ func (v *Visible) Write(text []byte) (int, error) {
 	}
 	return len(text), nil
 }
+
+// Obeyed reports whether text has what [Visible] writes as escapes.
+func Obeyed(text []byte) bool { return bytes.IndexFunc(text, obeyed) >= 0 || !utf8.Valid(text) }
 
 // cut returns how many bytes at the end are the beginning of a character.
 func cut(text []byte) int {

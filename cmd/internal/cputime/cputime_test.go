@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }
 
-// skipElsewhere skips tests of what only /proc tells.
+// skipElsewhere skips tests of what only /proc has.
 func skipElsewhere(t *testing.T) {
 	t.Helper()
 	if _, err := Process(os.Getpid()); errors.Is(err, ErrUnknown) {

@@ -99,15 +99,17 @@ func (d *demo) applyTasks(ctx context.Context) error {
 		_, err := manager.Task(ctx, t.Name)
 		switch {
 		case cli.IsRefused(err, 404):
-			fields := cli.TaskFields{Name: &t.Name, Title: &t.Title, Description: &t.Description, Query: cli.SetTo(t.Query),
-				QueryTimeout: new(assign.Duration(3 * time.Minute)), Position: cli.SetTo(i + 1), Display: cli.SetTo(t.Display)}
+			settings := assign.Settings{Name: t.Name, Title: t.Title, Description: t.Description, Query: assign.Query(t.Query),
+				QueryTimeout: assign.Duration(3 * time.Minute), Position: new(i + 1), Display: &t.Display}
+			names := []string{"name", "title", "description", "query", "query_timeout", "position", "display"}
 			if i > 0 {
 				// The first task shows the bare story. The others show that a run's leftovers can be handed out.
-				fields.FreshFor = new(assign.Duration(time.Minute))
+				settings.FreshFor = assign.Duration(time.Minute)
+				names = append(names, "fresh_for")
 			}
-			_, err = manager.Create(ctx, fields)
+			_, err = manager.Create(ctx, cli.Fields(settings, names...))
 		case err == nil && i == 0:
-			_, err = manager.Update(ctx, t.Name, cli.TaskFields{Query: cli.SetTo(t.Query)})
+			_, err = manager.Update(ctx, t.Name, cli.Fields(assign.Settings{Query: assign.Query(t.Query)}, "query"))
 		}
 		if err != nil {
 			return fmt.Errorf("task %s: %w", t.Name, err)

@@ -14,7 +14,7 @@ import (
 	"getwork/web"
 )
 
-// followEvery is the time between two looks at the runs while users click.
+// followEvery is how often the runs are read while users click.
 const followEvery = 150 * time.Millisecond
 
 // clicker returns the name of a contest's user, counted from 0. No other user should have such a name: whatever these
@@ -61,7 +61,7 @@ func (c *contest) realHalf(ctx context.Context) (half, error) {
 	return h, err
 }
 
-// follow tells the spectator of the task's runs after the one with that id, until the function that it returns is called.
+// follow reports to the spectator the task's runs after the one with that id, until the function that it returns is called.
 func (c *contest) follow(ctx context.Context, id int64) (unfollow func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -43,6 +43,7 @@ func (f *fleet) startNode(ctx context.Context, address string) (*nodeProcess, er
 	n := &nodeProcess{done: make(chan struct{})}
 	// Not exec.CommandContext, which would kill the node at the demo's end: the node is asked to drain.
 	n.cmd = exec.Command(program, "serve", "--until-stdin-closes", "--listen", address, "--database-url", f.database,
+		"--drain-timeout", "4s", // a browser's kept connections hold up a node's end for half of it
 		"--query-role", serve.QueryRole, "--frame-ancestors", f.framedBy, "--log-level", "warn")
 	if f.identity != nil {
 		n.cmd.Args = append(append(n.cmd.Args, "--public-url", "http://"+address), f.identity...)

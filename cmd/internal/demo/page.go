@@ -130,7 +130,7 @@ func served(files http.Handler) http.Handler {
 	})
 }
 
-// told does what a button asks for. If it fails, the answer tells the user why.
+// told does what a button asks for. If it fails, the answer says why.
 func (t *theatre) told(do func(context.Context, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch err := do(t.ctx, r); {

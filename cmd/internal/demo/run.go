@@ -126,8 +126,8 @@ func (d *demo) startPostgres(ctx context.Context, breaks context.CancelCauseFunc
 	postgres.DropVariables()
 	var err error
 	d.server, err = postgres.Start(ctx, postgres.Config{Dir: d.DataDir, Log: &d.said, Parameters: map[string]string{
-		// Each node has up to 15 connections and one for each of --max-runs, each naive user has one.
-		"max_connections": strconv.Itoa(40 + 15*d.nodes() + max(d.Users, crowdSize)),
+		// Each node has up to 16 connections and one for each of --max-runs, each naive user has one.
+		"max_connections": strconv.Itoa(40 + 16*d.nodes() + max(d.Users, crowdSize)),
 		// Without replication the bank's rows need not be logged as well as written; they survive a crash all the same.
 		"wal_level":       "minimal",
 		"max_wal_senders": "0",

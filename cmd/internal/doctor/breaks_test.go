@@ -24,14 +24,25 @@ func TestStorageChecks(t *testing.T) {
 	schematest.Thorough(t)
 	w := admit(t)
 	for _, b := range []broken{
-		{check: "schema", sql: "update getwork.schema_version set version = version + 1", state: Error, says: "knows up to"},
+		{check: "schema", sql: "update getwork.version set version = version + 1", state: Error, says: "knows up to"},
 		{check: "indexes", state: Skipped, says: "this program's version"},
-		{check: "schema", sql: "update getwork.schema_version set version = 3", state: Warning, says: "at version 3"},
-		{check: "schema", args: []string{"--no-migrate"}, state: Error, says: "nodes don't migrate", mend: "update getwork.schema_version set version = " + latest(w)},
+		{check: "schema", sql: "update getwork.version set version = -1", state: Warning, says: "at version -1"},
+		{check: "schema", args: []string{"--no-migrate"}, state: Error, says: "nodes don't migrate", mend: "update getwork.version set version = " + latest(w)},
 		{check: "invalid-indexes", sql: "update pg_index set indisvalid = false where indexrelid = 'getwork.run_history'::regclass", state: Error, says: "run_history is not valid", mend: "advice"},
 		{check: "indexes", sql: "drop index getwork.work_held_slot", state: Error, says: "work_held_slot is missing", mend: "advice"},
 		{check: "indexes", sql: "create index mine on getwork.work (note)", state: Warning, says: "mine is none of getwork's", mend: "advice"},
 		{check: "indexes", sql: "drop index getwork.run_history; create index run_history on getwork.run (id)", state: Warning, says: "run_history is another", mend: "drop index getwork.run_history; create index run_history on getwork.run (task_id, id)"},
+		{check: "indexes", args: []string{"--database-url", w.url + "&standard_conforming_strings=off"}, state: OK, says: "are there"},
+		{check: "definitions", state: OK, says: "as the migrations make them"},
+		{check: "definitions", sql: "alter table getwork.candidate set unlogged", state: Error, says: "the table candidate is unlogged", mend: "advice"},
+		{check: "definitions", sql: "alter table getwork.work drop constraint work_slot_check", state: Error, says: "constraint work.work_slot_check is missing", mend: "advice"},
+		{check: "definitions", sql: "alter table getwork.work drop constraint work_slot_check, add constraint work_slot_check check (slot >= 0)", state: Error, says: "work.work_slot_check is another", mend: "advice"},
+		{check: "definitions", sql: "alter table getwork.work add constraint mine check (slot < 7)", state: Warning, says: "work.mine is none of getwork's: CHECK ((slot < 7))", mend: "alter table getwork.work drop constraint mine"},
+		{check: "definitions", sql: "alter table getwork.work alter item drop not null", state: Error, says: "column work.item is another than getwork makes: text", mend: "alter table getwork.work alter item set not null"},
+		{check: "definitions", sql: "alter table getwork.work alter attempt drop default", state: Error, says: "column work.attempt is another", mend: "alter table getwork.work alter attempt set default 1"},
+		{check: "definitions", sql: "drop trigger audit_kept on getwork.audit", state: Error, says: "trigger audit.audit_kept is missing", mend: "advice"},
+		{check: "definitions", sql: "alter table getwork.audit disable trigger audit_kept", state: Error, says: "trigger audit.audit_kept is another", mend: "advice"},
+		{check: "definitions", sql: "create or replace function getwork.candidate_bucket(item text) returns int language sql immutable parallel safe as 'select 1'", state: Error, says: "function candidate_bucket(item text) is another"},
 		{check: "ids", sql: "insert into getwork.task overriding system value values (70)", state: Error, says: "the ids of task go on from 0, and there is 70", mend: "select setval(pg_get_serial_sequence('getwork.task', 'id'), 70)"},
 		{check: "ids", sql: "insert into getwork.hook_event (id, hook_id, task_id, type, body) overriding system value values (70, 1, 1, 'run.failed', '{}')", state: Error, says: "the ids of hook_event go on from 0, and there is 70", mend: "delete from getwork.hook_event"},
 		{check: "ids", sql: "insert into getwork.principal (id, name, name_key, iss, sub, kind) overriding system value values (70, 'ann', 'ann', 'idp', '1', 'person')", state: Error, says: "the ids of principal go on from 0, and there is 70", mend: "delete from getwork.principal"},
@@ -96,7 +107,7 @@ func TestStorageChecks(t *testing.T) {
 
 func latest(w *ward) (version string) {
 	w.t.Helper()
-	if err := w.admin.QueryRow(w.t.Context(), `select version::text from getwork.schema_version`).Scan(&version); err != nil {
+	if err := w.admin.QueryRow(w.t.Context(), `select version::text from getwork.version`).Scan(&version); err != nil {
 		w.t.Fatal(err)
 	}
 	return version
@@ -138,8 +149,11 @@ func TestRightsChecks(t *testing.T) {
 		{check: "query-role", args: []string{"--query-role", "", "--query-database-url", w.reader}, state: Skipped, says: "a login of their own"},
 
 		{check: "public-functions", sql: "create function bank.pay() returns int language sql security definer as 'select 1'; grant usage on schema bank to public", state: Warning, says: "everybody may execute bank.pay()", mend: "advice"},
+		{check: "public-functions", sql: "create function bank.hash() returns text language sql security definer as 'select 1::text'; revoke execute on function bank.hash() from public; grant execute on function bank.hash() to ROLE", state: Warning, says: "ROLE may execute bank.hash()", mend: "advice"},
+		{check: "public-functions", args: reader, sql: "alter role READER nosuperuser; grant execute on function bank.hash() to READER", state: Warning, says: "READER may execute bank.hash()", mend: "advice"},
 		{check: "schema", sql: "drop schema getwork cascade", state: Warning, says: "there is no schema getwork yet"},
-		{check: "schema", sql: `alter database "DATABASE" owner to current_user`, state: Error, says: "the login may not make it"},
+		{check: "schema", sql: "create schema getwork; grant usage on schema getwork to LOGIN; create table getwork.schema_version ()", state: Error, says: "were made before getwork 0.1"},
+		{check: "schema", sql: `drop schema getwork cascade; alter database "DATABASE" owner to current_user`, state: Error, says: "the login may not make it"},
 	} {
 		w.expect(b)
 	}
@@ -166,7 +180,7 @@ func TestGrantedLogin(t *testing.T) {
 	}
 	var may string
 	const could = `select coalesce(string_agg(t || ': ' || p, ', '), '') from (values ('audit', 'update'), ('audit', 'delete'), ('audit', 'truncate'), ('audit_head', 'insert'), ('audit_head', 'delete'),
-('audit_head', 'truncate'), ('schema_version', 'update')) v (t, p) where has_table_privilege($1, 'getwork.' || t, p)`
+('audit_head', 'truncate'), ('version', 'update')) v (t, p) where has_table_privilege($1, 'getwork.' || t, p)`
 	if err := w.admin.QueryRow(t.Context(), could, w.reads).Scan(&may); err != nil || may != "" {
 		t.Errorf("the login may %s: %v", may, err)
 	}
@@ -189,9 +203,9 @@ func TestSettingsChecks(t *testing.T) {
 		{check: "session-settings", sql: `alter database "DATABASE" set session_replication_role = replica`, state: Error, says: "session_replication_role = replica", mend: `alter database "DATABASE" reset session_replication_role`},
 		{check: "session-settings", sql: `alter database "DATABASE" set array_nulls = off`, state: Warning, says: "array_nulls = off", mend: `alter database "DATABASE" reset array_nulls`},
 		{check: "session-settings", sql: `alter role LOGIN set role = ROLE`, state: Warning, says: "LOGIN works as the role ROLE", mend: "alter role LOGIN reset role"},
-		{check: "connections", args: []string{"--nodes", "100"}, state: Error, says: "100 nodes with up to 17 connections need 1700; the server has room for"},
-		{check: "connections", sql: `alter database "DATABASE" connection limit 16`, state: Error, says: "the login or the database may have 16", mend: `alter database "DATABASE" connection limit -1`},
-		{check: "connections", args: []string{"--query-database-url", w.reader, "--max-runs", "5"}, state: OK, says: "1 node with up to 26 connections need 26"},
+		{check: "connections", args: []string{"--nodes", "100"}, state: Error, says: "100 nodes with up to 18 connections need 1800; the server has room for"},
+		{check: "connections", sql: `alter database "DATABASE" connection limit 17`, state: Error, says: "the login or the database may have 17", mend: `alter database "DATABASE" connection limit -1`},
+		{check: "connections", args: []string{"--query-database-url", w.reader, "--max-runs", "5"}, state: OK, says: "1 node with up to 27 connections need 27"},
 		{check: "listen", args: []string{"--listen-database-url", schematest.Empty(t)}, state: Error, says: "is not heard"},
 		{check: "listen", args: []string{"--no-listen"}, state: Skipped, says: "nodes poll"},
 		{check: "direct", args: []string{"--listen-database-url", w.url}, state: OK, says: "PostgreSQL itself"},

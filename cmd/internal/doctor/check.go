@@ -69,6 +69,7 @@ var checks = []check{
 
 	{"invalid-indexes", tables, lookAtInvalidIndexes},
 	{"indexes", tables, lookAtIndexes},
+	{"definitions", tables, lookAtDefinitions},
 	{"ids", tables, lookAtIDs},
 	{"autovacuum", tables, lookAtAutovacuum},
 	{"bloat", tables, lookAtBloat},

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"getwork/assign/pg"
 	"getwork/cmd/internal/serve"
 )
 
@@ -96,31 +95,37 @@ func lookAtDirect(ctx context.Context, x *examination) ([]Finding, error) {
 	return one(fine("--listen-database-url leads to PostgreSQL itself"))
 }
 
+// lookAtQueryDatabase connects as the pool of queries does. If a pooler refuses that, the connection is made as --pooled would, so that
+// the other checks are made all the same.
 func lookAtQueryDatabase(ctx context.Context, x *examination) (found []Finding, err error) {
-	url := x.config.QueryDatabaseURL
-	if url == "" {
+	c := x.config
+	if c.QueryDatabaseURL == "" {
 		return one(skipped("there is no --query-database-url"))
 	}
-	config, err := pg.ParseConn(url)
-	if err != nil {
+	shared, err := serve.SharesSessions(ctx, func(ctx context.Context) (*pgx.Conn, error) { return c.ConnectQueries(ctx, sessionName, c.Pooled) })
+	refused := serve.RefusedParameters(err)
+	if err != nil && !refused {
 		return one(unreachable("--query-database-url", err))
 	}
-	config.RuntimeParams["application_name"] = sessionName
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.ConnectTimeout = 5 * time.Second
+	pooled := c.Pooled || shared || refused
 	began := time.Now()
-	if x.queries, err = pgx.ConnectConfig(ctx, config); err != nil {
+	if x.queries, err = c.ConnectQueries(ctx, sessionName, pooled); err != nil {
 		return one(unreachable("--query-database-url", err))
 	}
-	if !x.config.Pooled && !x.shared { // a standby refuses every statement while this is serializable
+	opened := time.Since(began)
+	if !pooled { // a standby refuses every statement while this is serializable
 		if _, err := x.queries.Exec(ctx, `set default_transaction_isolation = 'read committed'`); err != nil {
 			return nil, err
 		}
+	} else if !c.Pooled {
+		return one(failed("give it the address of PostgreSQL itself; or add --pooled, which holds for --database-url, too",
+			"--query-database-url goes through a transaction pooler, where every ranking query fails without --pooled"))
 	}
-	return one(fine("%s as %s on %s: connected in %s", config.Database, config.User, where(config), round(time.Since(began))))
+	p := x.queries.Config()
+	return one(fine("%s as %s on %s: connected in %s", p.Database, p.User, where(p), round(opened)))
 }
 
-// lookAtTLS looks at what the connection is, and at what the URL would also allow.
+// lookAtTLS checks what the connection is, and what the URL would also allow.
 func lookAtTLS(ctx context.Context, x *examination) (found []Finding, err error) {
 	var secure bool
 	var version *string

@@ -16,7 +16,7 @@ import (
 	"getwork/schema"
 )
 
-// Command takes the settings of a node, as the node does, so that it looks at what the node would use.
+// Command takes the settings of a node, as the node does, so that it checks what the node would use.
 type Command struct {
 	JSON    bool     `help:"Print the findings as JSON, for programs." call:""`
 	Nodes   int      `help:"How many nodes you plan to run, for the check of connections. The default is those that are connected now." placeholder:"N" call:""`
@@ -56,7 +56,7 @@ func (c *Command) prepare() (*examination, error) {
 	return &examination{config: &c.Serve, name: name, nodes: c.Nodes, urls: c.NodeURL, limits: usual}, nil
 }
 
-// Run looks at everything, and prints what it found.
+// Run checks everything, and prints what it found.
 func (c *Command) Run(ctx context.Context, s *command.Streams) error {
 	x, err := c.prepare()
 	if err != nil {

@@ -232,7 +232,7 @@ func TestQueryDatabaseIsNotSerializable(t *testing.T) {
 	}
 }
 
-// A role that the login may not take is told from one that may not read, in whatever language the server answers.
+// A role that the login may not take is distinguished from one that may not read, in whatever language the server answers.
 func TestQueryRoleInAnotherLanguage(t *testing.T) {
 	t.Parallel()
 	denied := &pgconn.PgError{Severity: "FEHLER", Code: "42501", Message: "keine Berechtigung, um Rolle »reads« zu setzen"}

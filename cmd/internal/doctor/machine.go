@@ -79,7 +79,7 @@ func lookAtIssuers(ctx context.Context, x *examination) (found []Finding, err er
 	return found, nil
 }
 
-// lookAtFiles looks at this process's limit, which is a node's if both are started in the same way.
+// lookAtFiles checks this process's limit, which is a node's if both are started in the same way.
 func lookAtFiles(_ context.Context, x *examination) ([]Finding, error) {
 	has := serve.Handles()
 	room := has - has/8 // what a node leaves for other things: see the metric getwork_connections_max

@@ -44,7 +44,7 @@ func lookAtLogin(ctx context.Context, x *examination) (found []Finding, err erro
 // lacking are tables and sequences that the login can't use as getwork does. A node must not be able to change or remove rows of
 // the audit, nor its head.
 const lacking = `
-select c.relname, array_to_string(array(select p from unnest(case c.relname when 'schema_version' then '{select}' when 'blocked' then '{select}'
+select c.relname, array_to_string(array(select p from unnest(case c.relname when 'version' then '{select}' when 'blocked' then '{select}'
     when 'audit' then '{select,insert}' when 'audit_head' then '{select,update}' else '{select,insert,update,delete}' end::text[]) p where not has_table_privilege(c.oid, p)), ', ')
 from pg_class c where c.relnamespace = to_regnamespace($1) and c.relkind in ('r', 'v')
 order by 1`
@@ -198,27 +198,43 @@ func lookAtQueryLogin(ctx context.Context, x *examination) (found []Finding, err
 	return append(found, more...), err
 }
 
-// definers are functions that give whoever may execute them the rights of their owners.
+// definers are functions that give a role the rights of their owners, and whether everybody has them. What a superuser may do needs
+// none, and extensions' functions are the administrator's choice.
 const definers = `
-select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-where p.prosecdef and n.nspname not in ('pg_catalog', 'information_schema') and has_function_privilege('public', p.oid, 'execute') and has_schema_privilege('public', n.oid, 'usage')
+select p.oid::regprocedure::text, has_function_privilege('public', p.oid, 'execute') and has_schema_privilege('public', n.oid, 'usage')
+from pg_roles r, pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where r.rolname = $1 and p.prosecdef and n.nspname not in ('pg_catalog', 'information_schema', $2)
+  and has_function_privilege(r.oid, p.oid, 'execute') and has_schema_privilege(r.oid, n.oid, 'usage') and not pg_has_role(r.oid, p.proowner, 'usage')
 order by 1`
 
-// lookAtFunctions looks where ranking queries run: they may call these functions, unchecked.
+// lookAtFunctions reads, where ranking queries run and as their login, which functions they may call unchecked. getwork's own guard
+// themselves.
 func lookAtFunctions(ctx context.Context, x *examination) ([]Finding, error) {
-	conn := x.db
+	conn, role := x.db, x.config.QueryRole
 	if x.queries != nil {
-		conn = x.queries
+		conn, role = x.queries, ""
 	}
-	type function struct{ Signature string }
-	all, err := rowsOf[function](ctx, conn, definers)
+	if role == "" {
+		if err := conn.QueryRow(ctx, `select session_user`).Scan(&role); err != nil {
+			return nil, err
+		}
+	}
+	type function struct {
+		Signature string
+		Public    bool
+	}
+	all, err := rowsOf[function](ctx, conn, definers, role, string(x.name))
 	if err != nil {
 		return nil, err
 	}
 	var found []Finding
 	for _, f := range all {
-		found = append(found, warned(fmt.Sprintf("execute revoke execute on function %s from public, and grant it to those who need it, unless every ranking query may call it", f.Signature),
-			"everybody may execute %s with its owner's rights (security definer)", f.Signature))
+		who, from := role, role
+		if f.Public {
+			who, from = "everybody", "public"
+		}
+		found = append(found, warned(fmt.Sprintf("execute revoke execute on function %s from %s, and grant it to those who need it, unless every ranking query may call it", f.Signature, from),
+			"%s may execute %s with its owner's rights (security definer)", who, f.Signature))
 	}
-	return orFine(found, "none gives everybody its owner's rights")
+	return orFine(found, "none gives %s its owner's rights", role)
 }

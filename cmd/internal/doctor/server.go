@@ -38,7 +38,7 @@ func lookAtEncoding(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	if encoding != "UTF8" {
-		return one(warned("move to a database in UTF8 when you can; docs/operations.md says what fails until then",
+		return one(warned("move to a database in UTF8 when you can; docs/runbook.md says what fails until then",
 			"the database's encoding is %s: text that it can't hold is refused, and fails a run whose query returns it", encoding))
 	}
 	return one(fine("UTF8"))
@@ -46,6 +46,9 @@ func lookAtEncoding(ctx context.Context, x *examination) ([]Finding, error) {
 
 func lookAtSchema(ctx context.Context, x *examination) ([]Finding, error) {
 	current, latest, err := schema.Status(ctx, x.db, x.name)
+	if errors.Is(err, schema.ErrUnreleased) {
+		return one(failed("save what you need with pg_dump, and use an empty database or another --schema", "the tables in %s were made before getwork 0.1", x.name))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +212,7 @@ func lookAtKeepalives(ctx context.Context, x *examination) ([]Finding, error) {
 	return one(fine("the server gives up a host that has vanished after %s", after))
 }
 
-// lookAtClock compares the best of three looks, each as of the middle of its round trip.
+// lookAtClock compares the best of three readings, each as of the middle of its round trip.
 func lookAtClock(ctx context.Context, x *examination) ([]Finding, error) {
 	var best, doubt time.Duration
 	for i := range 3 {

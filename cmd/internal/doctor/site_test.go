@@ -5,7 +5,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +31,8 @@ func TestMachineChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := idp.Start(idp.Config{Clients: []idp.Client{{ID: "getwork", Secret: "secret"}}})
+	var wrong atomic.Pointer[idp.Hooks]
+	p, err := idp.Start(idp.Config{Hooks: wrong.Load, Clients: []idp.Client{{ID: "getwork", Secret: "secret"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,7 @@ func TestMachineChecks(t *testing.T) {
 	} {
 		w.expect(b)
 	}
-	for says, wrong := range map[string]idp.Wrong{
+	for says, hooks := range map[string]*idp.Hooks{
 		"is another issuer's":                    {Discovery: func(d map[string]any) { d["issuer"] = "https://other.example" }},
 		"signs with none of":                     {Discovery: func(d map[string]any) { d["id_token_signing_alg_values_supported"] = []string{"HS256"} }},
 		"does not offer client_secret_basic":     {Discovery: func(d map[string]any) { d["token_endpoint_auth_methods_supported"] = []string{"none"} }},
@@ -69,7 +72,7 @@ func TestMachineChecks(t *testing.T) {
 		"can't be used":                          {Before: refuse("/jwks")},
 		"its discovery document has no jwks_uri": {Discovery: func(d map[string]any) { delete(d, "jwks_uri") }},
 	} {
-		p.Set(wrong)
+		wrong.Store(hooks)
 		w.expect(broken{check: "identity-provider", args: oidc, state: Error, says: says})
 	}
 	p.Close()
@@ -106,6 +109,9 @@ func TestPoolerChecks(t *testing.T) {
 		{check: "direct", args: deaf, state: Error, says: "where LISTEN does not work"},
 		{check: "listen", args: deaf, state: Error, says: "LISTEN does not work here"},
 		{check: "direct", args: []string{"--database-url", bouncer.URL, "--pooled", "--no-listen"}, state: OK, says: "--no-listen needs none"},
+		{check: "query-database", args: []string{"--query-database-url", bouncer.URL}, state: Error, says: "where every ranking query fails without --pooled"},
+		{check: "query-role", args: []string{"--query-role", "", "--query-database-url", bouncer.URL}, state: Skipped, says: "a login of their own"},
+		{check: "query-database", args: append(slices.Clone(pooled), "--query-database-url", bouncer.URL), state: OK, says: "connected in"},
 		// The node can't override what the database sets.
 		{check: "time-outs", args: pooled, sql: `alter database "DATABASE" set statement_timeout = '5s'`, state: Error, says: "statement_timeout = 5s"},
 	} {
@@ -131,7 +137,7 @@ func TestNodeChecks(t *testing.T) {
 	}
 	defer other.Close(t.Context())
 	w.expect(broken{check: "nodes", state: Warning, says: "1 node of version 0.1.0-dev, 1 node of version 9.9.9"})
-	w.expect(broken{check: "connections", state: OK, says: "2 nodes with up to 17 connections need 34"})
+	w.expect(broken{check: "connections", state: OK, says: "2 nodes with up to 18 connections need 36"})
 	node.Kill()
 	w.expect(broken{check: "nodes", args: []string{"--node-url", node.URL}, state: Error, says: node.URL + " does not answer"})
 

@@ -24,46 +24,115 @@ func lookAtInvalidIndexes(ctx context.Context, x *examination) (found []Finding,
 	return orFine(found, "all indexes are valid")
 }
 
-const defined = `
-select c.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '\s+', ' ', 'g')
-from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
-where c.relnamespace = to_regnamespace($1) and t.relname <> 'schema_version' order by 1`
+// departures compares the objects of some kinds with what the migrations make: n of them. Each that is missing, other than it should be, or
+// one more on getwork's tables, becomes a finding.
+func (x *examination) departures(ctx context.Context, of func(kind string) bool, missing, other, more func(is, should schema.Object) Finding) (found []Finding, n int, err error) {
+	all, err := schema.Inventory(ctx, x.db, x.name)
+	if err != nil {
+		return nil, 0, err
+	}
+	type key struct{ kind, table, name string }
+	is, ours := map[key]schema.Object{}, map[string]bool{}
+	for _, o := range all {
+		is[key{o.Kind, o.Table, o.Name}] = o
+	}
+	for _, o := range schema.Objects(x.name) {
+		ours[o.Table] = o.Table != ""
+		k := key{o.Kind, o.Table, o.Name}
+		there, has := is[k]
+		delete(is, k)
+		switch {
+		case !of(o.Kind):
+			continue
+		case !has:
+			found = append(found, missing(there, o))
+		case there.Definition != o.Definition:
+			found = append(found, other(there, o))
+		}
+		n++
+	}
+	for _, o := range all { // in their order
+		if _, left := is[key{o.Kind, o.Table, o.Name}]; left && of(o.Kind) && ours[o.Table] {
+			found = append(found, more(o, schema.Object{}))
+		}
+	}
+	return found, n, nil
+}
 
 // lookAtIndexes compares the indexes with those that the migrations make.
-func lookAtIndexes(ctx context.Context, x *examination) (found []Finding, err error) {
-	type index struct{ Name, Definition string }
-	all, err := rowsOf[index](ctx, x.db, defined, x.name.Quoted())
+func lookAtIndexes(ctx context.Context, x *examination) ([]Finding, error) {
+	drop := func(name string) string {
+		return fmt.Sprintf("execute drop index concurrently %s.%s", x.name.Quoted(), name)
+	}
+	found, n, err := x.departures(ctx, func(kind string) bool { return kind == "index" },
+		func(_, should schema.Object) Finding {
+			return failed("execute "+concurrently(should.Definition), "the index %s is missing: what it finds is searched for in the whole table, and what it keeps unique no longer is", should.Name)
+		},
+		func(is, should schema.Object) Finding {
+			return warned(drop(is.Name)+"; "+concurrently(should.Definition), "the index %s is another than getwork makes: %s", is.Name, is.Definition)
+		},
+		func(is, _ schema.Object) Finding {
+			return warned(drop(is.Name)+", unless you need it: every click writes it", "the index %s is none of getwork's", is.Name)
+		})
 	if err != nil {
 		return nil, err
 	}
-	is := map[string]string{}
-	for _, i := range all {
-		is[i.Name] = i.Definition
-	}
-	should := schema.Indexes(x.name)
-	for _, i := range should {
-		switch definition, there := is[i.Name]; {
-		case !there:
-			found = append(found, failed("execute "+concurrently(i.Definition), "the index %s is missing: what it finds is searched for in the whole table, and what it keeps unique no longer is", i.Name))
-		case plainly(definition) != plainly(i.Definition):
-			found = append(found, warned(fmt.Sprintf("execute drop index concurrently %s.%s; %s", x.name.Quoted(), i.Name, concurrently(i.Definition)), "the index %s is another than getwork makes: %s", i.Name, definition))
-		}
-		delete(is, i.Name)
-	}
-	for _, i := range all {
-		if _, more := is[i.Name]; more {
-			found = append(found, warned(fmt.Sprintf("execute drop index concurrently %s.%s, unless you need it: every click writes it", x.name.Quoted(), i.Name), "the index %s is none of getwork's", i.Name))
-		}
-	}
-	return orFine(found, "all %d are there", len(should))
+	return orFine(found, "all %d are there", n)
 }
 
 func concurrently(definition string) string {
 	return strings.Replace(definition, " INDEX ", " INDEX CONCURRENTLY ", 1)
 }
 
-// plainly returns a definition without quotes, which depend on whether a schema's name needs them.
-func plainly(definition string) string { return strings.ReplaceAll(definition, `"`, "") }
+// lookAtDefinitions compares everything else: what the tables refuse and fill in, their triggers, and the functions.
+func lookAtDefinitions(ctx context.Context, x *examination) ([]Finding, error) {
+	alter := func(o schema.Object, format string, args ...any) string {
+		return fmt.Sprintf("as the owner, execute alter table %s.%s ", x.name.Quoted(), o.Table) + fmt.Sprintf(format, args...)
+	}
+	found, _, err := x.departures(ctx, func(kind string) bool { return kind != "index" },
+		func(_, should schema.Object) Finding {
+			advice := fmt.Sprintf("restore it from a database that this getwork has migrated (pg_dump --schema-only), where it is: %s", should.Definition)
+			switch should.Kind {
+			case "constraint":
+				advice = alter(should, "add constraint %s %s", should.Name, should.Definition)
+			case "trigger":
+				advice = "as the owner, execute " + should.Definition
+			}
+			return failed(advice, "the %s %s is missing: getwork relies on it", should.Kind, placed(should))
+		},
+		func(is, should schema.Object) Finding {
+			advice := fmt.Sprintf("make it, as the owner, what the migrations make: %s", should.Definition)
+			switch is.Kind {
+			case "table":
+				advice = alter(is, "set logged")
+			case "constraint":
+				advice = alter(is, "drop constraint %s, add constraint %[1]s %s", is.Name, should.Definition)
+			case "trigger":
+				advice = fmt.Sprintf("as the owner, execute drop trigger %s on %s.%s; %s", is.Name, x.name.Quoted(), is.Table, should.Definition)
+			case "function":
+				advice = "restore the function from a database that this getwork has migrated (pg_dump --schema-only)"
+			}
+			if is.Kind == "table" {
+				return failed(advice, "the table %s is unlogged: a crash of PostgreSQL empties it", is.Name)
+			}
+			return failed(advice, "the %s %s is another than getwork makes: %s", is.Kind, placed(is), is.Definition)
+		},
+		func(is, _ schema.Object) Finding {
+			return warned("drop it, unless you need it: writes may fail by it, and the next migration does not know it", "the %s %s is none of getwork's: %s", is.Kind, placed(is), is.Definition)
+		})
+	if err != nil {
+		return nil, err
+	}
+	return orFine(found, "columns, constraints, triggers and functions are as the migrations make them")
+}
+
+// placed names an object with its table.
+func placed(o schema.Object) string {
+	if o.Table == "" || o.Kind == "table" {
+		return o.Name
+	}
+	return o.Table + "." + o.Name
+}
 
 const ids = `
 select t, coalesce(pg_sequence_last_value(pg_get_serial_sequence('getwork.' || t, 'id')::regclass), 0), coalesce(case t when 'task' then (select max(id) from getwork.task)
@@ -86,7 +155,7 @@ func lookAtIDs(ctx context.Context, x *examination) (found []Finding, err error)
 	}
 	for _, s := range all {
 		if s.Last < s.Max {
-			found = append(found, failed("stop the nodes, and raise the ids as docs/operations.md says (Backup and restore)", "the ids of %s go on from %d, and there is %d already: new rows are refused or mixed up with old ones", s.Table, s.Last, s.Max))
+			found = append(found, failed("stop the nodes, and raise the ids as docs/upgrade.md says (Backup and restore)", "the ids of %s go on from %d, and there is %d already: new rows are refused or mixed up with old ones", s.Table, s.Last, s.Max))
 		}
 	}
 	return orFine(found, "new ids are above the old ones")

@@ -2,7 +2,7 @@ package doctor
 
 import "context"
 
-// hooksNow says whether events are recorded as long as there is a hook to be told of them.
+// hooksNow says whether events are recorded as long as there is a hook that wants them.
 const hooksNow = `
 select (select count(*) from getwork.hook),
   (select count(*) from pg_trigger t where t.tgrelid = 'getwork.work'::regclass and t.tgname in ('work_assigned', 'work_closed') and t.tgenabled <> 'D'),

@@ -9,12 +9,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"getwork/cmd/internal/cluster"
+	"getwork/schema/schematest/logs"
 )
 
 // StartedDemo is a process of `getwork demo`.
@@ -22,23 +22,11 @@ type StartedDemo struct {
 	T    *testing.T
 	Cmd  *exec.Cmd
 	Done chan struct{}
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (d *StartedDemo) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.Write(p)
+	out  logs.Buffer
 }
 
 // Printed returns what the demo has printed so far.
-func (d *StartedDemo) Printed() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.String()
-}
+func (d *StartedDemo) Printed() string { return d.out.String() }
 
 func (d *StartedDemo) ended() bool {
 	select {
@@ -60,7 +48,7 @@ func StartDemo(t *testing.T, dir string, args ...string) *StartedDemo {
 			d.Cmd.Env = append(d.Cmd.Env, e)
 		}
 	}
-	d.Cmd.Stdout, d.Cmd.Stderr = d, d
+	d.Cmd.Stdout, d.Cmd.Stderr = &d.out, &d.out
 	if err := d.Cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

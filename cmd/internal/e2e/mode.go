@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"getwork/cmd/internal/cluster"
 	"getwork/schema/schematest/pgbouncer"
@@ -24,7 +23,8 @@ const (
 
 // ModeNow is the value of GETWORK_TEST_MODE. The protocol must hold in each mode:
 //
-//	GETWORK_TEST_MODE=pooled go test -race ./cmd/internal/e2e/story ./cmd/internal/e2e/fault
+//	GETWORK_TEST_MODE=pooled go test -race ./cmd/internal/e2e/story
+//	GETWORK_TEST_MODE=pooled go -C cmd/lab test -race -count=1 ./story ./fault
 //
 // runs the tests of the protocol in that mode.
 var ModeNow = mode(os.Getenv("GETWORK_TEST_MODE"))
@@ -32,16 +32,9 @@ var ModeNow = mode(os.Getenv("GETWORK_TEST_MODE"))
 // protocol lists the tests that run in a mode if no others are named: they test who is served, by whom and when, and
 // what happens when a process dies.
 var protocol = []string{
-	"TestSixtyUsersOneQuery", "TestPartialAndNone", "TestOnePendingRequest", "TestIdempotencyKey", "TestClickThatWaits", "TestStatusOnEveryNode",
-	"TestHolderKilled", "TestAllKilled", "TestTerminatedInARound", "TestTerminatedIdle", "TestRunnerFrozen", "TestFrozenWithTheAssignLock",
-	"TestListenerTerminated", "TestPostgresAway", "TestFaultLongAfterAnother",
-	"TestOliverAndTracy", "TestFourEyes", "TestVolunteerSignup", "TestRacesOnOneRow", "TestClusteredPoller", "TestAgentsShareAList",
-	"TestReleaseWhatWasCounted", "TestPauseAndResume", "TestAgentKilled", "TestAgentDrains", "TestAgentAfterARestart",
-}
-
-// skips lists the tests of the protocol that have no meaning in a mode, with the reason.
-var skips = map[mode]map[string]string{
-	Polling: {"TestListenerTerminated": "there is no listener that could be terminated"},
+	"TestHolderKilled", "TestAllKilled", "TestRunnerFrozen", "TestFaultLongAfterAnother",
+	"TestOliverAndTracy", "TestVolunteerSignup", "TestClusteredPoller", "TestAgentsShareAList",
+	"TestAgentKilled", "TestAgentDrains",
 }
 
 // choose makes a mode run the tests of the protocol, unless others are named.
@@ -58,9 +51,6 @@ func (m mode) choose() {
 // options returns the options of nodes on the database with that URL.
 func (m mode) options(t *testing.T, url string, args ...string) cluster.Options {
 	t.Helper()
-	if why := skips[m][t.Name()]; why != "" {
-		t.Skip(why)
-	}
 	switch m {
 	case direct:
 	case Polling:
@@ -76,12 +66,4 @@ func (m mode) options(t *testing.T, url string, args ...string) cluster.Options 
 		t.Fatalf("GETWORK_TEST_MODE is %q: there are %s and %s", m, Polling, Pooled)
 	}
 	return cluster.Options{DatabaseURL: url, Args: args}
-}
-
-// Late returns the longest delay until a node tells what others have done: none, or the time until it reads again.
-func (m mode) Late() time.Duration {
-	if m == Polling {
-		return 4 * time.Second // it reads every two seconds
-	}
-	return time.Second
 }

@@ -9,7 +9,7 @@ import (
 	"getwork/cmd/internal/cluster"
 )
 
-// Pushed waits until a live channel tells the end of a request of its user. A node that does not listen sends a
+// Pushed waits until a live channel reports the end of a request of its user. A node that does not listen sends a
 // snapshot without the request; then Pushed reads the request.
 func (s *Site) Pushed(socket *cluster.Socket, node int, r assign.Request, within time.Duration) assign.Request {
 	s.T.Helper()

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +30,7 @@ type Site struct {
 }
 
 // NewSite starts n nodes on the database with that URL, or on one of the test's own if it is empty. It returns when the
-// nodes serve and hear each other: a node is ready before it listens, and until it listens it tells late what others
+// nodes serve and hear each other: a node is ready before it listens, and until it listens it reports late what others
 // do.
 func NewSite(t *testing.T, n int, url string, args ...string) *Site {
 	t.Helper()
@@ -137,7 +136,7 @@ func (s *Site) Hear(socket *cluster.Socket, what string, within time.Duration, w
 	return e
 }
 
-// Ended accepts the event that tells the end of a request.
+// Ended accepts the event that reports the end of a request.
 func Ended(id int64) func(cluster.Event) bool {
 	return func(e cluster.Event) bool {
 		return e.Request != nil && e.Request.ID == id && e.Request.State != assign.Pending
@@ -191,36 +190,6 @@ where datname = current_database() and state = 'active' and xact_start is not nu
 func (s *Site) QueryRuns() {
 	s.T.Helper()
 	Await(s.T, "the query runs", 30*time.Second, func() bool { return len(Column[string](s, sleepers, Marker)) > 0 })
-}
-
-// Said returns a node's answer to /readyz, as soon as there is one.
-func (s *Site) Said(node *cluster.Node) (status int) {
-	s.T.Helper()
-	Await(s.T, "the node says whether it is ready", 30*time.Second, func() bool {
-		status = node.Ready()
-		return status != 0
-	})
-	return status
-}
-
-// Ready returns the /readyz status of a node that has its database. It asks again if the machine stood still meanwhile,
-// since then it is not the node's fault that the database did not answer in time.
-func (s *Site) Ready(node int) (status int) {
-	s.T.Helper()
-	for {
-		still := s.Standstill()
-		if status = s.Nodes[node].Ready(); status == http.StatusOK || still() < 500*time.Millisecond || s.T.Context().Err() != nil {
-			return status
-		}
-	}
-}
-
-// NoDuplicates checks that no item was handed out twice.
-func (s *Site) NoDuplicates() {
-	s.T.Helper()
-	if twice := Column[string](s, `select item from getwork.work group by task_id, item having count(*) > 1`); len(twice) > 0 {
-		s.T.Errorf("handed out more than once: %v", twice)
-	}
 }
 
 // States returns the states of all runs, oldest first.

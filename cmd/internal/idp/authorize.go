@@ -133,8 +133,8 @@ func (p *Provider) code(q url.Values, s *session) string {
 	code := random()
 	p.codes[code] = g
 	back := url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {p.Issuer}}
-	if p.wrong.Back != nil {
-		p.wrong.Back(back)
+	if change := p.hooks().Back; change != nil {
+		change(back)
 	}
 	return with(g.redirect, back)
 }

@@ -1,9 +1,9 @@
-// Package idp is an OpenID provider on loopback, for the demo, and for tests as a hostile one. Anybody can become any
-// person on its page, so use it for nothing else.
+// Package idp is an OpenID provider on loopback, for the demo and for tests. Anybody can become any person on its page, so use
+// it for nothing else.
 //
 // It does what a provider has to: discovery, PKCE, client_secret_basic, codes that are good once, refresh tokens that change at
-// each use and end their family when an old one comes again, userinfo, log-out by the browser and by back channel. [Wrong]
-// changes any of its answers, and [Wrongs] has the lies that a client must not believe.
+// each use and end their family when an old one comes again, userinfo, log-out by the browser and by back channel. The lies that
+// a client must not believe are in getwork/cmd/lab/liar, which getwork does not link.
 package idp
 
 import (
@@ -58,6 +58,20 @@ type Config struct {
 	People  []Person // default People
 	Asks    bool     // who one is, at each log-in: windows of one browser may be different people
 	Now     func() time.Time
+	Hooks   func() *Hooks // for tests; it may return nil
+}
+
+// Hooks see what a provider is asked, and may change what it answers. Each may be nil. They are called with the provider's lock held,
+// but for Before, Discovery and UserInfo; they must not call the provider.
+type Hooks struct {
+	Before    func(http.ResponseWriter, *http.Request) bool // answers a call itself, if it returns true
+	Discovery func(map[string]any)
+	Back      func(url.Values)     // the parameters that the browser brings back
+	Token     func(map[string]any) // the token endpoint's answer
+	Header    func(map[string]any) // of tokens
+	Claims    func(map[string]any) // of ID tokens
+	UserInfo  func(map[string]any)
+	Sign      func(key *jose.JSONWebKey, header, claims map[string]any) string // instead of [Signed]
 }
 
 // Provider is an identity provider. It serves until Close.
@@ -71,7 +85,6 @@ type Provider struct {
 	calls    sync.Map // path -> *atomic.Int64
 
 	mu       sync.Mutex
-	wrong    Wrong
 	key      *jose.JSONWebKey  // signs
 	public   []jose.JSONWebKey // published
 	people   []*Person
@@ -128,6 +141,15 @@ func Start(c Config) (*Provider, error) {
 	}
 	p.Issuer = "http://" + p.address
 	return p, nil
+}
+
+func (p *Provider) hooks() *Hooks {
+	if p.Hooks != nil {
+		if h := p.Hooks(); h != nil {
+			return h
+		}
+	}
+	return &Hooks{}
 }
 
 func (p *Provider) listen(address string) error {
@@ -191,7 +213,7 @@ func (p *Provider) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := p.calls.LoadOrStore(r.URL.Path, new(atomic.Int64))
 		n.(*atomic.Int64).Add(1)
-		if before := p.lies().Before; before != nil && before(w, r) {
+		if before := p.hooks().Before; before != nil && before(w, r) {
 			return
 		}
 		m.ServeHTTP(w, r)
@@ -216,7 +238,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 		"backchannel_logout_session_supported":           true,
 		"authorization_response_iss_parameter_supported": true,
 	}
-	if change := p.lies().Discovery; change != nil {
+	if change := p.hooks().Discovery; change != nil {
 		change(d)
 	}
 	answer(w, http.StatusOK, d)

@@ -33,7 +33,7 @@ func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 		s = p.known(r)
 	}
 	if s != nil {
-		_ = p.end(r.Context(), func(other *session) bool { return other == s }) // who can't be told is told by nobody
+		_ = p.end(r.Context(), func(other *session) bool { return other == s }) // who can't be notified is notified by nobody
 	}
 	http.SetCookie(w, &http.Cookie{Name: browser, Path: "/", MaxAge: -1})
 	if to == "" {
@@ -61,7 +61,7 @@ func (p *Provider) hinted(token string) *session {
 	return p.sessions[claims.SID]
 }
 
-// LogOut ends all sessions of a person, and tells the clients by back channel.
+// LogOut ends all sessions of a person, and notifies the clients by back channel.
 func (p *Provider) LogOut(ctx context.Context, sub string) error {
 	return p.end(ctx, func(s *session) bool { return s.person.Sub == sub })
 }

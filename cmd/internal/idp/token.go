@@ -56,8 +56,8 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		p.refresh[g.refresh] = g
 		body["refresh_token"] = g.refresh
 	}
-	if p.wrong.Token != nil {
-		p.wrong.Token(body)
+	if change := p.hooks().Token; change != nil {
+		change(body)
 	}
 	answer(w, http.StatusOK, body)
 }
@@ -103,8 +103,8 @@ func (p *Provider) claims(g *grant, access string) map[string]any {
 		"auth_time": g.proved.Unix(), "nonce": g.nonce, "sid": g.sid, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]),
 		"preferred_username": g.person.Name, "groups": g.person.Groups,
 	}
-	if p.wrong.Claims != nil {
-		p.wrong.Claims(c)
+	if change := p.hooks().Claims; change != nil {
+		change(c)
 	}
 	return c
 }
@@ -115,24 +115,25 @@ func (p *Provider) sign(typ string, claims map[string]any) string {
 	if typ != "" {
 		header["typ"] = typ
 	}
-	if p.wrong.Header != nil {
-		p.wrong.Header(header)
+	h := p.hooks()
+	if h.Header != nil {
+		h.Header(header)
 	}
-	if p.wrong.Sign != nil {
-		return p.wrong.Sign(p, header, claims)
+	if h.Sign != nil {
+		return h.Sign(p.key, header, claims)
 	}
-	return p.signed(header, claims)
+	return Signed(p.key, header, claims)
 }
 
-// signed signs with the provider's key, whatever the header says.
-func (p *Provider) signed(header, claims map[string]any) string {
+// Signed signs with a key, whatever the header says.
+func Signed(key *jose.JSONWebKey, header, claims map[string]any) string {
 	options := (&jose.SignerOptions{}).WithBase64(true)
 	for name, value := range header {
 		if name != "alg" {
 			options = options.WithHeader(jose.HeaderKey(name), value)
 		}
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.key.Algorithm), Key: p.key.Key}, options)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key.Key}, options)
 	if err != nil {
 		panic(err) // a header that can't be signed is a mistake of the test
 	}
@@ -166,7 +167,6 @@ func (p *Provider) userInfo(w http.ResponseWriter, r *http.Request) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	p.mu.Lock()
 	g := p.access[token]
-	lie := p.wrong.UserInfo
 	var info map[string]any
 	if g != nil {
 		info = map[string]any{"sub": g.person.Sub, "preferred_username": g.person.Name, "groups": g.person.Groups}
@@ -176,8 +176,8 @@ func (p *Provider) userInfo(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "invalid_token")
 		return
 	}
-	if lie != nil {
-		lie(info)
+	if change := p.hooks().UserInfo; change != nil {
+		change(info)
 	}
 	answer(w, http.StatusOK, info)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Source returns the folder of the module's source, from which this program was compiled. It returns an error if the
-// build does not tell.
+// build does not say.
 func Source() (string, error) {
 	_, here, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(here) {

@@ -66,7 +66,7 @@ func (l *link) cut() {
 }
 
 // forward copies until from is closed. to learns of that as it learns of everything else: not while it is frozen. If to
-// can't be written to any more, the other direction notices, and tells from.
+// can't be written to any more, the other direction notices, and notifies from.
 func (l *link) forward(from, to net.Conn, d Direction) {
 	buf := make([]byte, 16<<10)
 	for {

@@ -8,9 +8,9 @@
 //	defer p.Close()
 //	url, err := p.URL("postgres://me@127.0.0.1:5432/bank") // the same database by way of the proxy
 //	…
-//	p.Freeze(proxy.Both) // as if the cable were pulled: nothing arrives any more, and nobody is told
+//	p.Freeze(proxy.Both) // as if the cable were pulled: nothing arrives any more, and nobody is notified
 //	p.Thaw()
-//	p.Cut() // everybody is told at once
+//	p.Cut() // everybody is notified at once
 //
 // All methods may be called by several goroutines at once.
 package proxy
@@ -65,7 +65,7 @@ func Start(target string) (*Proxy, error) {
 // Addr returns the address on which the proxy listens, HOST:PORT.
 func (p *Proxy) Addr() string { return p.in.Addr().String() }
 
-// Freeze lets no more bytes through, on any connection, old or new. Nobody is told: connections stay open, even those
+// Freeze lets no more bytes through, on any connection, old or new. Nobody is notified: connections stay open, even those
 // that one side has closed, as when a cable is pulled or a host is stopped. The bytes arrive after Thaw.
 func (p *Proxy) Freeze(d Direction) {
 	p.mu.Lock()

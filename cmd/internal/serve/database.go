@@ -3,14 +3,17 @@ package serve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"getwork/assign/audit"
@@ -113,7 +116,7 @@ const directly = "direct"
 const selectLogin = `select session_user::text, host(inet_client_addr())`
 
 // Rights calls f with the registry of the people and tokens in this database, through any pooler. What f does is audited as
-// done by the database's login, and told to all nodes.
+// done by the database's login, and announced to all nodes.
 func (t Database) Rights(ctx context.Context, log *slog.Logger, f func(ctx context.Context, g *rights.Registry) error) error {
 	t, err := t.resolved()
 	if err != nil {
@@ -167,4 +170,114 @@ func Operator() string {
 		host = h
 	}
 	return name + "@" + host
+}
+
+// ReadURL reads a database's URL from a file, if a flag names one. A URL often holds a password, and everybody on the
+// machine may read command lines.
+func ReadURL(url *string, file, flag string) error {
+	if file == "" {
+		return nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return command.Usage("--%s: %v", flag, err)
+	}
+	text := strings.TrimSpace(string(b))
+	if text == "" || strings.ContainsAny(text, "\r\n") {
+		return command.Usage("--%s: %s must hold one URL, such as postgres://getwork@db.bank.example/work, and nothing else", flag, file)
+	}
+	*url = text
+	return nil
+}
+
+// now returns a function that reads a database's URL again, if it stands in a file.
+func now(url, file, flag string) func() (string, error) {
+	return func() (string, error) {
+		url := url
+		err := ReadURL(&url, file, flag)
+		return url, err
+	}
+}
+
+// noConnection returns an error that says why the database can't be reached, and what to do. Each cause appears once,
+// even if pgx tried with and without TLS, or several addresses of one name.
+func noConnection(err error) error {
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	var lines []string
+	for line := range strings.Lines(connect.Error()) {
+		line = strings.TrimSpace(line)
+		if told := strings.Join(lines, "\n"); !strings.Contains(told, line) {
+			lines = append(lines, line)
+		}
+	}
+	if advice, found := pg.Advice(err); found {
+		return fmt.Errorf("can't connect to the database: %s\n%s", strings.Join(lines, "\n  "), advice)
+	}
+	return fmt.Errorf("can't connect to the database: %s\ncheck the URL (--database-url, or DATABASE_URL): PostgreSQL must run there and accept connections from here, and the user and the database must exist",
+		strings.Join(lines, "\n  "))
+}
+
+// Migrate has the commands that change the schema by hand. `getwork serve` migrates up by itself.
+type Migrate struct {
+	Up     migrateUpCmd     `cmd:"" help:"Migrate to the newest version, over a direct connection: not through a transaction pooler."`
+	Down   migrateDownCmd   `cmd:"" help:"Migrate back, over a direct connection. Deletes data."`
+	Status migrateStatusCmd `cmd:"" help:"Show the schema's version."`
+}
+
+type migrateUpCmd struct {
+	Database `embed:""`
+}
+
+func (c migrateUpCmd) Run(ctx context.Context, s *command.Streams) error {
+	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		if err := schema.Up(ctx, conn, name, tell(s)); err != nil {
+			return err
+		}
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+type migrateDownCmd struct {
+	Database `embed:""`
+	To       int32 `help:"The version to go back to; 0 removes everything." required:""`
+	Yes      bool  `help:"Do remove everything, with --to 0."`
+}
+
+func (c migrateDownCmd) Run(ctx context.Context, s *command.Streams) error {
+	if c.To == 0 && !c.Yes {
+		return command.Usage("--to 0 removes all tasks, work, users and the audit for good, also while nodes run: --yes says that this is meant")
+	}
+	return c.withSession(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		if err := schema.Down(ctx, conn, name, c.To, tell(s)); err != nil {
+			return err
+		}
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+type migrateStatusCmd struct {
+	Database `embed:""`
+}
+
+func (c migrateStatusCmd) Run(ctx context.Context, s *command.Streams) error {
+	return c.with(ctx, func(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
+		return printStatus(ctx, s, conn, name)
+	})
+}
+
+// tell prints what a migration is waiting for.
+func tell(s *command.Streams) func(string) {
+	return func(message string) { _, _ = fmt.Fprintln(s.Errs, message) }
+}
+
+func printStatus(ctx context.Context, s *command.Streams, conn *pgx.Conn, name schema.Name) error {
+	current, latest, err := schema.Status(ctx, conn, name)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.Out, "schema %s is at version %d; the newest that this program knows is %d\n", name, current, latest)
+	return err
 }

@@ -34,6 +34,11 @@ type door struct {
 	refused map[string]int64 // by reason
 	told    time.Time
 	untold  int // refused since
+
+	closed bool
+	over   bool          // and the server has every connection that was let in
+	empty  chan struct{} // closed when no connection is left after that
+	clear  sync.Once     // closes empty
 }
 
 // The reasons for closing a connection.
@@ -53,7 +58,7 @@ const (
 // newDoor returns the node's door. handles is how many files the process may open; what is left is for the database.
 func newDoor(l net.Listener, handles int, known func(netip.Addr) bool, log *slog.Logger) *door {
 	d := &door{Listener: l, most: max(handles-max(handles/8, 128), handles/2), known: known, log: log,
-		by: map[netip.Addr]int{}, refused: map[string]int64{tooManyHandles: 0, tooManyStrangers: 0, tooManyAtOne: 0}}
+		by: map[netip.Addr]int{}, empty: make(chan struct{}), refused: map[string]int64{tooManyHandles: 0, tooManyStrangers: 0, tooManyAtOne: 0}}
 	d.strangers = min(maxStrangers, d.most/2)
 	d.each = max(d.strangers/8, min(d.strangers, 32))
 	return d
@@ -64,12 +69,37 @@ func (d *door) Accept() (net.Conn, error) {
 	for {
 		c, err := d.Listener.Accept()
 		if err != nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if d.closed {
+				d.over = true
+				d.left()
+				err = http.ErrServerClosed
+			}
 			return nil, err
 		}
 		if v := d.enter(c); v != nil {
 			return v, nil
 		}
 		_ = c.Close()
+	}
+}
+
+// Close stops listening. The open connections stay, and new ones are refused, so that proxies turn to other nodes.
+func (d *door) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	return d.Listener.Close()
+}
+
+// left notifies whoever waits for it that no connection is left. d.mu must be held.
+func (d *door) left() {
+	if d.over && d.open == 0 {
+		d.clear.Do(func() { close(d.empty) })
 	}
 }
 
@@ -137,6 +167,7 @@ func (v *visitor) Close() error {
 		v.gone = true
 		v.door.open--
 		v.familiar()
+		v.door.left()
 	}
 	v.door.mu.Unlock()
 	return v.Conn.Close()
@@ -156,7 +187,7 @@ func (v *visitor) familiar() {
 
 type visitorKey struct{}
 
-// withVisitor is the server's ConnContext: a call can tell the door whose connection it came by.
+// withVisitor is the server's ConnContext: a call can say to the door whose connection it came by.
 func withVisitor(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,39 @@ func TestRightsEndEverywhere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whoever waits for the answer to a click hears within two seconds that their rights have ended, also if the click is not recorded yet: it
+// waits for its task's lock, or for a connection.
+func TestRightsEndBeforeAClickIsRecorded(t *testing.T) {
+	t.Parallel()
+	direct := schematest.Plain(t)
+	c := Command{DatabaseURL: direct}
+	at := newBankOf(t, visitors(), c, func(i *Identity) { i.TrustedProxy = []string{"127.0.0.1"} })
+	o := &office{at: at, nodes: []running{at.running}}
+	o.ready(t, direct)
+	v := o.visit(t, "user-0-0")
+	tx, err := o.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "select from getwork.task_state for update"); err != nil {
+		t.Fatal(err)
+	}
+	held := v.held()
+	timeout.Await(t, "the click waits for the lock", func() (waits bool) {
+		_ = o.db.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waits)
+		return waits
+	})
+	stood := standstill(t)
+	if err := v.call(v.here, "DELETE", "/api/v1/sessions?user="+v.name, "", v.admin); err != nil {
+		t.Fatal(err)
+	}
+	began, within := time.Now(), timeout.Scale(2*time.Second)
+	if got := <-held; !strings.HasPrefix(got.how, "401 ") || got.at.Sub(began)-stood() > within {
+		t.Errorf("the click was answered %s after %s, want 401", got.how, got.at.Sub(began))
 	}
 }
 

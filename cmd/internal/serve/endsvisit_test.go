@@ -117,7 +117,7 @@ func (v *visit) expired() error {
 	return err
 }
 
-// ends opens everything, ends the rights, and checks what all of it is told.
+// ends opens everything, ends the rights, and checks what all of it hears.
 func (v *visit) ends(e ending) {
 	v.Helper()
 	if e.name == "its time is over" {

@@ -48,6 +48,11 @@ func (c *Command) ConnectDirectly(ctx context.Context) (*pgx.Conn, error) {
 	return (&node{config: *c}).connectDirectly(ctx)
 }
 
+// ConnectQueries opens a connection to the query database as the node's pool does; pooled: as Connect.
+func (c *Command) ConnectQueries(ctx context.Context, name string, pooled bool) (*pgx.Conn, error) {
+	return (&node{config: *c}).connectQueries(ctx, name, pooled)
+}
+
 // SharesSessions reports whether connections go through a transaction pooler.
 func SharesSessions(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (bool, error) {
 	return sharesSessions(ctx, connect)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 type bank struct {
 	running
 	idp      *idp.Provider
-	identity Identity // its settings
+	hooks    atomic.Pointer[idp.Hooks] // of the provider
+	identity Identity                  // its settings
 }
 
 const oidcClient = "getwork"
@@ -37,7 +39,8 @@ func newBank(t *testing.T, change ...func(*Identity)) *bank {
 // newBankOf is a node with these settings, where these people can log in; nil: the demo's.
 func newBankOf(t *testing.T, people []idp.Person, c Command, change ...func(*Identity)) *bank {
 	t.Helper()
-	p, err := idp.Start(idp.Config{People: people})
+	b := &bank{}
+	p, err := idp.Start(idp.Config{People: people, Hooks: b.hooks.Load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func newBankOf(t *testing.T, people []idp.Person, c Command, change ...func(*Ide
 	for _, f := range change {
 		f(&i)
 	}
-	b := &bank{idp: p, identity: i}
+	b.idp, b.identity = p, i
 	b.running = b.beside(t, c)
 	p.Register(idp.Client{ID: oidcClient, Secret: "a secret of the tests, long enough", Redirects: []string{b.url + "/auth/callback"}, AfterOut: []string{b.url + "/"},
 		Messages: []string{b.url + "/auth/backchannel"}})

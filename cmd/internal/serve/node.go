@@ -5,14 +5,18 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"getwork/assign"
@@ -24,6 +28,7 @@ import (
 	"getwork/assign/records"
 	"getwork/assign/report"
 	"getwork/assign/rights"
+	"getwork/assign/tidy"
 	"getwork/assign/tracing"
 	"getwork/cmd/internal/command"
 	"getwork/cmd/internal/otlp"
@@ -46,6 +51,7 @@ type node struct {
 	records   *records.Records
 	feed      *feed.Feed
 	engine    *engine.Engine
+	remover   *tidy.Remover
 	hooks     hook.Config
 	sender    *hook.Sender
 	spans     *otlp.Sender       // nil: no collector, and tracing is off
@@ -67,7 +73,7 @@ type node struct {
 	metrics      *http.Server
 	metricsDoors *door // nil: no --metrics-listen
 
-	admitted atomic.Bool // queries to the query database; see admitQueries
+	admitted atomic.Pointer[string] // the login that may run queries on the query database; see admitQueries
 
 	shared   bool  // the direct connection goes through a transaction pooler
 	deaf     error // why the node can't LISTEN, as found at the start; nil: it can
@@ -115,6 +121,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	}
 	n.warnOfUsers(ctx, name)
 	n.pools, err = pg.OpenPools(pg.PoolsConfig{DatabaseURL: c.DatabaseURL, QueryURL: c.QueryDatabaseURL,
+		DatabaseURLNow: now(c.DatabaseURL, c.DatabaseURLFile, "database-url-file"), QueryURLNow: now(c.QueryDatabaseURL, c.QueryDatabaseURLFile, "query-database-url-file"),
 		Admit: n.admitQueries, MaxRuns: c.MaxRuns, Pooled: c.Pooled, Name: sessionName(id, c.Version)})
 	if err != nil {
 		return nil, command.AsUsage(err)
@@ -136,7 +143,8 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	n.feed = feed.New(feed.Config{Node: id, DB: n.pools.Router(), SQL: name.SQL, Records: n.records, Trace: n.tracer, Log: n.log})
 	n.audit = &audit.Writer{Node: id, SQL: name.SQL, Log: n.log, DB: n.pools.Router()}
 	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, Trace: n.tracer, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
-		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Retention: c.Retention, Log: n.log})
+		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Log: n.log})
+	n.remover = &tidy.Remover{DB: n.pools.Router(), SQL: name.SQL, Retention: c.Retention, Log: n.log}
 	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log}
 	n.sender = hook.NewSender(n.hooks)
 	n.openRights(id, name)
@@ -250,7 +258,7 @@ func (n *node) serveHTTP() {
 		TrustedProxies: n.config.proxies,
 		FrameAncestors: n.config.FrameAncestors,
 
-		Figures: web.Figures{Version: n.config.Version, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures(), Hooks: n.sender},
+		Figures: web.Figures{Version: n.config.Version, Revision: n.config.Revision, Pools: n.pools.Stats, Sockets: n.hub.Count, MaxSockets: n.config.MaxSockets, Connections: n.doors.figures, Identity: n.identityFigures(), Hooks: n.sender},
 		Log:     n.log, LogCalls: n.config.LogCalls, Trace: n.tracer,
 	})
 	if n.proxy != nil {
@@ -288,6 +296,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	part("engine", func() error { return n.engine.Run(engine) })
 	part("feed", func() error { return n.feed.Run(engine) })
+	part("removal of old rows", func() error { return n.remover.Run(engine) })
 	part("web hooks", func() error { return n.sender.Run(engine) })
 	part("audit", func() error { return n.audit.Run(engine) })
 	if n.rights != nil {
@@ -307,6 +316,7 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	if n.listener != nil {
 		part("listener", func() error { return n.listener.Run(hearing) })
 	}
+	n.engine.Started() // a proxy may send a click as soon as the node accepts it
 	part("http", n.serveCalls)
 	if n.certificate != nil {
 		part("certificate", func() error { return n.certificate.Run(hearing, cmp.Or(n.config.CertificateEvery, certificateEvery)) })
@@ -323,4 +333,160 @@ func (n *node) run(ctx context.Context, errs io.Writer) error {
 	}
 	n.shutDown(endEngine, endHearing, status)
 	return g.Wait()
+}
+
+// openSender reads the variables OTEL_…. Without a collector the node makes no spans.
+func (n *node) openSender(ctx context.Context, id string) (err error) {
+	if n.spans, err = otlp.Start(ctx, otlp.Node{ID: id, Version: n.config.Version}, n.log); err != nil {
+		return command.AsUsage(err)
+	}
+	return nil
+}
+
+// openTracer begins to make spans, if there is a collector.
+func (n *node) openTracer(sql func(string) string) {
+	if n.spans != nil {
+		n.tracer = tracing.New(tracing.Config{Tracer: n.spans.Tracer(), DB: n.pools.Router(), SQL: sql, Log: n.log})
+	}
+}
+
+// endTraces sends the last spans. A collector that does not answer delays the node's end by a tenth of the time for it, and not beyond
+// that time.
+func (n *node) endTraces(began time.Time) {
+	if n.tracer == nil {
+		return
+	}
+	whole := n.config.DrainTimeout
+	within := min(whole/10, time.Until(began.Add(whole*19/20)))
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	n.tracer.Wait(ctx)
+	n.spans.Close(ctx)
+}
+
+// probes remembers when readiness was asked for. A load balancer asks again and again, and sends new connections here
+// until it has heard "no" often enough. If the listening socket closed before that, some of them would be refused.
+type probes struct {
+	mu           sync.Mutex
+	last, before time.Time // the times of the last two probes
+}
+
+// probedWithin is the longest time between two probes of a load balancer that watches this node.
+const probedWithin = 30 * time.Second
+
+// asked records a probe.
+func (p *probes) asked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.before = time.Now(), p.last
+}
+
+// watched reports whether probes come regularly. The node can't know how many load balancers probe it, nor how many
+// failures each needs to see.
+func (p *probes) watched() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.before) < probedWithin
+}
+
+// checks returns the conditions for serving.
+func (n *node) checks(ctx context.Context) []web.Check {
+	checks := []web.Check{{Name: "serving"}, {Name: "database"}, {Name: "listener", Note: true}}
+	n.probes.asked()
+	if n.draining.Load() {
+		checks[0].Err = errors.New("the node is shutting down")
+	}
+	if err := n.databaseFault(ctx); err != nil {
+		checks[1].Err = err
+		n.logUnready(ctx, err)
+	}
+	if !n.feed.Listening() {
+		checks[2].Err = errors.New("not listening: results are found by polling, every few seconds")
+		if n.deaf != nil {
+			checks[2].Err = n.deaf
+		}
+	}
+	return checks
+}
+
+// logUnready logs why probes fail, since those who probe don't see it. A probe that is given up says nothing
+// about the database.
+func (n *node) logUnready(ctx context.Context, fault error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if facts := n.unready.Again("readiness", fault); facts != nil {
+		n.log.Error("not ready: the database can't be used", facts...)
+	}
+}
+
+// selectSchema locks no table. A migration, or whoever else locks one, does not make nodes unready.
+const selectSchema = `select to_regclass('getwork.version') is not null`
+
+// databaseFault says why the database can't be used. It does not ask the other pools: however much there is to do, the node is there. But
+// if calls or the engine have no connection, one must be to be had. The password may have changed, and then this pool's old connections
+// still work.
+func (n *node) databaseFault(ctx context.Context) error {
+	for _, pool := range []*pgxpool.Pool{n.pools.API, n.pools.Own} {
+		if s := pool.Stat(); s.AcquiredConns()+s.IdleConns() == 0 {
+			if err := pool.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	var there bool
+	err := n.pools.Signals.QueryRow(ctx, n.schema.SQL(selectSchema)).Scan(&there)
+	if err == nil && !there {
+		err = fmt.Errorf("the database has no schema %s: restore it, or make an empty one with `getwork migrate up`", n.schema)
+	}
+	return err
+}
+
+// spread is the time over which sockets and event streams are sent to other nodes at shutdown.
+func (n *node) spread() time.Duration { return n.config.DrainTimeout / 5 }
+
+// shutDown ends the node's parts, each before the parts that it needs. First load balancers and proxies stop sending calls here, then
+// sockets and held answers go to other nodes, then kept connections and open calls end, then rounds end or are given up, then the
+// announcements to other nodes, and last the spans. If that takes too long, the process exits with status.
+func (n *node) shutDown(endEngine, endHearing context.CancelFunc, status int) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), n.config.DrainTimeout)
+	defer cancel()
+	n.log.Info("shutting down", "within", n.config.DrainTimeout)
+	// If a part does not end in time, the process does: PostgreSQL rolls back open transactions, and other nodes take
+	// over.
+	n.late = time.AfterFunc(n.config.DrainTimeout, func() {
+		n.log.Error("shutting down took too long; open calls and rounds are given up")
+		os.Exit(status)
+	})
+	n.draining.Store(true)
+	n.drain()
+	// A load balancer that watches this node may not know yet that it ends, and may still send connections here. A proxy that only
+	// notices when a connection is refused, such as nginx, must notice at once.
+	open := time.Duration(0)
+	if n.probes.watched() {
+		open = n.spread()
+	}
+	time.AfterFunc(open, func() { _ = n.doors.Close() })
+	// A socket whose client does not answer gets half of the time, so that the other parts get the rest. So does a kept connection
+	// on which nobody calls. A proxy may be sending a command on it, and can't send that again if the connection is cut. So each is
+	// left to end with its next answer, and only what is still idle after that time is cut.
+	half, over := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout/2))
+	n.hub.Close(half, n.spread())
+	select {
+	case <-n.doors.empty:
+	case <-half.Done():
+	}
+	over()
+	// A call that does not end, such as one whose client reads no answer, gets three quarters of the time.
+	ending, ended := context.WithDeadline(ctx, began.Add(n.config.DrainTimeout*3/4))
+	if err := n.server.Shutdown(ending); err != nil {
+		_ = n.server.Close()
+	}
+	_ = n.metrics.Close()
+	ended()
+	endEngine()
+	n.engine.Wait(ctx)
+	endHearing()
+	n.endTraces(began)
 }

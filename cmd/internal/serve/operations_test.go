@@ -394,7 +394,7 @@ func TestOperations(t *testing.T) {
 	robot := post(ada, "/api/v1/tokens", `{"label":"an agent","scopes":["read","work","push"],"service":{"user":"robot","role":"agent"}}`)
 	agent := &caller{browser: newBrowser(t), token: robot["token"].(string)}
 	s.kept = robot["id"].(string)
-	gone := post(ada, "/api/v1/tokens", `{"label":"to be ended","scopes":["read"],"service":{"user":"gone","role":"manager"}}`)
+	gone := post(ada, "/api/v1/tokens", `{"label":"to be ended","scopes":["read"],"service":{"user":"gone","role":"observer"}}`)
 	s.ended = gone["token"].(string)
 	s.known["tokens"], s.known["stranger"] = []string{gone["id"].(string)}, []string{"gone", "gone", "nobody"}
 	s.callers = append(s.callers, agent)

@@ -19,6 +19,8 @@ import (
 var (
 	errNeedsPooled = errors.New("--database-url goes through a transaction pooler, which loses settings and prepared statements between transactions: " +
 		"add --pooled, and --listen-database-url with a direct connection for LISTEN and migrations; or leave the pooler out")
+	errQueriesNeedPooled = errors.New("--query-database-url goes through a transaction pooler, which loses settings and prepared statements between transactions: " +
+		"give it the address of PostgreSQL itself; or add --pooled, which holds for --database-url, too")
 	errNotDirect = errors.New("migrations need a direct connection, but this one goes through a transaction pooler: " +
 		"run `getwork migrate` with the address of PostgreSQL itself as its --database-url")
 	errDeaf = errors.New("--listen-database-url goes through a transaction pooler, where LISTEN does not work: " +
@@ -73,20 +75,23 @@ func backendOf(ctx context.Context, conn *pgx.Conn) (uint32, error) {
 	return uint32(pid), err
 }
 
-// lookForPoolers finds out which URLs go through a transaction pooler. Without --pooled the first must not. If the
+// lookForPoolers finds out which URLs go through a transaction pooler. Without --pooled those of calls and queries must not. If the
 // direct one does, the node goes on without LISTEN. Databases that do not answer are left to the steps that follow.
 func (n *node) lookForPoolers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if !n.config.Pooled {
-		shared, err := sharesSessions(ctx, func(ctx context.Context) (*pgx.Conn, error) {
+		if err := sharing(ctx, errNeedsPooled, func(ctx context.Context) (*pgx.Conn, error) {
 			return n.connect(ctx, n.config.DatabaseURL, "getwork", false)
-		})
-		switch {
-		case refusedParameters(err):
-			return fmt.Errorf("%w (it says: %w)", errNeedsPooled, err)
-		case shared:
-			return errNeedsPooled
+		}); err != nil {
+			return err
+		}
+		if n.config.QueryDatabaseURL != "" {
+			if err := sharing(ctx, errQueriesNeedPooled, func(ctx context.Context) (*pgx.Conn, error) {
+				return n.connectQueries(ctx, "getwork", false)
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	if n.directURL() == n.config.DatabaseURL && !n.config.Pooled {
@@ -99,6 +104,28 @@ func (n *node) lookForPoolers(ctx context.Context) error {
 		n.deaf = errDeaf
 	}
 	return nil
+}
+
+// sharing returns the error wrong if connections go through a transaction pooler.
+func sharing(ctx context.Context, wrong error, connect func(context.Context) (*pgx.Conn, error)) error {
+	shared, err := sharesSessions(ctx, connect)
+	switch {
+	case refusedParameters(err):
+		return fmt.Errorf("%w (it says: %w)", wrong, err)
+	case shared:
+		return wrong
+	}
+	return nil
+}
+
+// connectQueries opens a connection to the query database, which may be a standby, as its pool does.
+func (n *node) connectQueries(ctx context.Context, name string, pooled bool) (*pgx.Conn, error) {
+	config, err := pg.ParseConn(n.config.QueryDatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	pg.ConfigureConn(config, name, pooled)
+	return open(ctx, config)
 }
 
 // connect opens a connection outside the pools. It prepares nothing on it, since the connection may go through a
@@ -117,14 +144,22 @@ func (n *node) connect(ctx context.Context, url, name string, pooled bool) (*pgx
 // settings when a connection starts.
 func (n *node) connectDirectly(ctx context.Context) (*pgx.Conn, error) {
 	const name = "getwork listener"
-	conn, err := n.connect(ctx, n.directURL(), name, false)
+	read := now(n.config.DatabaseURL, n.config.DatabaseURLFile, "database-url-file")
+	if n.config.ListenDatabaseURL != "" {
+		read = now(n.config.ListenDatabaseURL, n.config.ListenDatabaseURLFile, "listen-database-url-file")
+	}
+	url, err := read() // the listener connects again for as long as the node lives, and the password may change
+	if err != nil {
+		return nil, err
+	}
+	conn, err := n.connect(ctx, url, name, false)
 	if refusedParameters(err) {
-		return n.connect(ctx, n.directURL(), name, true)
+		return n.connect(ctx, url, name, true)
 	}
 	return conn, err
 }
 
-// bringUp migrates the schema. It only checks the schema if the node was told not to migrate, or if it can reach the
+// bringUp migrates the schema. It only checks the schema if the node is not to migrate, or if it can reach the
 // database only through a transaction pooler, which would leave the migration lock behind.
 func (n *node) bringUp(ctx context.Context, conn *pgx.Conn, name schema.Name) error {
 	if !n.config.NoMigrate && !n.shared {

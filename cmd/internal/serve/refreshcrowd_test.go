@@ -33,7 +33,7 @@ type refreshes struct {
 	open  chan struct{}
 }
 
-// before is for [idp.Wrong].
+// before is for [idp.Hooks].
 func (r *refreshes) before(_ http.ResponseWriter, call *http.Request) bool {
 	if call.URL.Path != "/token" || call.PostFormValue("grant_type") != "refresh_token" {
 		return false
@@ -118,7 +118,7 @@ func TestRefreshesOfACrowd(t *testing.T) {
 	}
 	defer db.Close(t.Context())
 	seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
-	at.idp.Set(idp.Wrong{Before: seen.before})
+	at.hooks.Store(&idp.Hooks{Before: seen.before})
 	if _, err := db.Exec(t.Context(), "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes'"); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestRefreshOutlivesTheDatabase(t *testing.T) {
 			seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
 			close(seen.open)
 			cut := sync.OnceFunc(func() { way.Refuse(true); way.Cut() })
-			at.idp.Set(idp.Wrong{Before: seen.before, Token: func(map[string]any) { cut() }})
+			at.hooks.Store(&idp.Hooks{Before: seen.before, Token: func(map[string]any) { cut() }})
 			age()
 			timeout.Await(t, "the node can't store the answer", func() bool {
 				return at.said("store what the identity provider said of a session; it is tried again") > 0
@@ -251,7 +251,7 @@ func TestLogInBesideARefresh(t *testing.T) {
 	}
 	defer db.Close(context.WithoutCancel(t.Context()))
 	seen := &refreshes{times: map[string]int{}, open: make(chan struct{})}
-	at.idp.Set(idp.Wrong{Before: seen.before})
+	at.hooks.Store(&idp.Hooks{Before: seen.before})
 	refresh := func() {
 		t.Helper()
 		if _, err := db.Exec(t.Context(), "update getwork.session set refreshed_at = refreshed_at - interval '11 minutes', refreshing_until = null where refresh is not null and created_at = (select min(created_at) from getwork.session)"); err != nil {

@@ -60,8 +60,8 @@ func TestDangerousLoginsAreRefused(t *testing.T) {
 			if later := late.admitQueries(ctx, conn); (later == nil) != (err == nil) || err != nil && !strings.Contains(err.Error(), later.Error()) {
 				t.Errorf("at start: %v; later: %v", err, later)
 			}
-			if may := late.admitted.Load(); may != (err == nil) || n.admitted.Load() != may {
-				t.Errorf("after %v queries are admitted: %v, later %v", err, n.admitted.Load(), may)
+			if may := late.admitted.Load() != nil; may != (err == nil) || (n.admitted.Load() != nil) != may {
+				t.Errorf("after %v queries are admitted: %v, later %v", err, n.admitted.Load() != nil, may)
 			}
 		}
 		return err

@@ -5,20 +5,28 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
 	"time"
 
+	"getwork/assign"
 	"getwork/cmd/internal/command"
 )
 
 // Command has the settings of one node.
 type Command struct {
-	Version string `kong:"-"` // the program's version, for /metrics
+	Version  string `kong:"-"` // the program's version, for /metrics and pg_stat_activity
+	Revision string `kong:"-"` // its commit, for /metrics
 
 	DatabaseURL           string        `help:"The PostgreSQL database, as postgres://…" env:"GETWORK_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	DatabaseURLFile       string        `help:"Read the URL from this file, so that the list of processes shows no password; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
+	DatabaseURLFile       string        `help:"Read the URL from this file, so that the list of processes shows no password, and again for each new connection, so that the password may change; it overrides --database-url, unless only that is given as a flag." placeholder:"FILE" complete:"file"`
 	ListenDatabaseURL     string        `help:"A direct connection for LISTEN and migrations, if --database-url goes through a transaction pooler." placeholder:"URL"`
 	QueryDatabaseURL      string        `help:"Run ranking queries on this database: a read replica, or a login that may only read." placeholder:"URL"`
 	ListenDatabaseURLFile string        `help:"Read --listen-database-url from this file." placeholder:"FILE" complete:"file"`
@@ -33,7 +41,7 @@ type Command struct {
 	MaxCalls              int           `help:"How many calls this node serves at the same time; one user gets an eighth of them, and at least 32. Calls beyond that are answered 429." default:"1024"`
 	MaxSockets            int           `help:"How many WebSockets this node keeps open; one user gets an eighth of them, and at least 32. A second limit of the same size applies to event streams and held answers together." default:"20000"`
 	Retention             time.Duration `help:"How long finished work, items and requests are kept (default ${default}, 90 days)." default:"2160h"`
-	DrainTimeout          time.Duration `help:"How long a shutdown may take. If load balancers watch /readyz, a fifth of it is left for them to notice." default:"15s"`
+	DrainTimeout          time.Duration `help:"How long a shutdown may take. If load balancers watch /readyz, a fifth of it is left for them to notice; half of it is left for kept connections to end with an answer." default:"15s"`
 	LogFormat             string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel              slog.Level    `help:"debug, info, warn or error." default:"info"`
 	LogCalls              bool          `help:"Log a line for each call: method, route, status, seconds, user, task, request and trace."`
@@ -138,4 +146,70 @@ func (c *Command) Run(ctx context.Context, s *command.Streams) error {
 		return errPostgresEnded // no other process would start it again
 	}
 	return err
+}
+
+// Queries has the settings that say who may write queries, and how far they are trusted.
+type Queries struct {
+	QueryAuthors      string `help:"The group whose managers may write, preview and restore queries. By default all managers may." placeholder:"GROUP"`
+	TrustQueryWriters bool   `help:"Let queries use the login of --database-url, though --auth is not dev: whoever may write queries can then read and change all that getwork keeps, sessions and tokens included."`
+}
+
+// checkQueries returns a usage error if a query could reach what its writer may not. A role is no boundary, because a query can
+// leave it, so queries need a login of their own. What that login may do is looked at later, in the database.
+func (q *Queries) checkQueries(auth, queryURL string) error {
+	if q.QueryAuthors != "" && assign.CheckGroup(q.QueryAuthors) != nil {
+		return command.Usage("--query-authors must be one group, of 1 to 128 bytes without commas, control characters and blanks around it; not %q", q.QueryAuthors)
+	}
+	if auth != "dev" && queryURL == "" && !q.TrustQueryWriters {
+		return command.Usage("with --auth %s, queries need a login of their own: give --query-database-url (it may lead to the same database), or --trust-query-writers if whoever writes queries may read and change all that getwork keeps", auth)
+	}
+	return nil
+}
+
+// Webhooks has the settings for sending web hooks.
+type Webhooks struct {
+	WebhookAllow []netip.Prefix `help:"Networks that web hooks may reach although they are loopback, link-local, a cloud's metadata or reserved; also over http. Public and private networks are reached over https without it." placeholder:"CIDR"`
+}
+
+var capital = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// given returns the flags of a struct of settings whose values differ from their defaults. A flag that nothing uses is refused,
+// or somebody would rely on it.
+func given(settings any) (flags []string) {
+	v := reflect.ValueOf(settings)
+	for i := range v.NumField() {
+		f, value := v.Type().Field(i), v.Field(i)
+		if !f.IsExported() || value.IsZero() {
+			continue
+		}
+		text := fmt.Sprint(value.Interface())
+		if list, ok := value.Interface().([]string); ok {
+			text = strings.Join(list, ",")
+		}
+		absent := f.Tag.Get("default")
+		if d, err := time.ParseDuration(absent); err == nil {
+			absent = d.String()
+		}
+		if text == absent {
+			continue
+		}
+		name := f.Tag.Get("name")
+		if name == "" {
+			name = strings.ToLower(capital.ReplaceAllString(f.Name, "$1-$2"))
+		}
+		flags = append(flags, "--"+name)
+	}
+	return flags
+}
+
+// heapBallast is memory that nobody writes to, so the kernel never backs it with pages. It makes the heap look larger to
+// the garbage collector, which starts when the heap has doubled. A node holds a few megabytes and allocates a hundred in
+// a second. Without the ballast it would be collected dozens of times a second, which takes a fifth of its CPU time.
+const heapBallast = 32 << 20
+
+// withHeapBallast calls f, and keeps the ballast until f returns.
+func withHeapBallast(f func() error) error {
+	ballast := make([]byte, heapBallast)
+	defer runtime.KeepAlive(ballast)
+	return f()
 }

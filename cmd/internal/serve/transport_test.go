@@ -128,7 +128,7 @@ func answer(t *testing.T, c *http.Client, method, url string, header ...string) 
 	return response, string(body)
 }
 
-// A node that is not under --auth dev answers to its public URL alone, tells nobody its figures but at their own address,
+// A node that is not under --auth dev answers to its public URL alone, shows its figures to nobody but at their own address,
 // and knows nobody without a credential.
 func TestServeByToken(t *testing.T) {
 	t.Parallel()

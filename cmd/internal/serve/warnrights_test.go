@@ -21,16 +21,19 @@ func TestWarningsOfRights(t *testing.T) {
 	b := newBrowser(t)
 	b.logIn(at, "0001", "/")
 	b.token(at)
-	soon, ended := b.token(at), b.token(at)
+	soon, ended, brief := b.token(at), b.token(at), b.token(at)
 	db, err := pgx.Connect(t.Context(), at.database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close(context.WithoutCancel(t.Context()))
 	for _, token := range []string{soon, ended} {
-		if _, err := db.Exec(t.Context(), "update getwork.token set expires_at = clock_timestamp() + interval '13 days' where id = $1", token[3:15]); err != nil {
+		if _, err := db.Exec(t.Context(), "update getwork.token set created_at = clock_timestamp() - interval '2 days', expires_at = clock_timestamp() + interval '13 days' where id = $1", token[3:15]); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := db.Exec(t.Context(), "update getwork.token set expires_at = clock_timestamp() + interval '5 hours' where id = $1", brief[3:15]); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := db.Exec(t.Context(), "update getwork.token set ended_at = clock_timestamp(), ended_by = 'x' where id = $1", ended[3:15]); err != nil {
 		t.Fatal(err)

@@ -143,7 +143,7 @@ type table struct {
 	Name  string // the table's
 	Query string
 	Why   string   // how key and order were guessed
-	Notes []string // what to look at
+	Notes []string // what to check
 }
 
 type column struct {

@@ -1,18 +1,18 @@
 package pgbouncer
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
+
+	"getwork/schema/schematest/logs"
 )
 
 // life is one process of PgBouncer.
 type life struct {
 	process *os.Process
-	file    string // its settings; it reads them once, at its start
-	out     *output
+	file    string        // its settings; it reads them once, at its start
+	out     logs.Buffer   // what it has printed
 	err     error         // how it ended; set before done is closed
 	done    chan struct{} // closed when the process is gone and its output was read
 }
@@ -27,7 +27,7 @@ func launch(program, ini string) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &life{file: f.Name(), out: &output{}, done: make(chan struct{})}
+	l := &life{file: f.Name(), done: make(chan struct{})}
 	if _, err = f.WriteString(ini); err == nil {
 		err = as.give(f.Name())
 	}
@@ -38,7 +38,7 @@ func launch(program, ini string) (*life, error) {
 	}
 	command := exec.Command(program, l.file)
 	command.Dir = "/"
-	command.Stdout, command.Stderr = l.out, l.out
+	command.Stdout, command.Stderr = &l.out, &l.out
 	command.SysProcAttr = as.attributes()
 	started := make(chan error)
 	go func() {
@@ -67,22 +67,4 @@ func (l *life) forget() { os.Remove(l.file) }
 func (l *life) end() {
 	_ = l.process.Kill()
 	<-l.done
-}
-
-// output keeps the process's output.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

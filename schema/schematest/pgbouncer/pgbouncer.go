@@ -221,10 +221,10 @@ func (b *Bouncer) start() error {
 		select {
 		case <-tick.C:
 		case <-life.done:
-			return fmt.Errorf("pgbouncer ended at its start: %w\n%s", life.err, life.out)
+			return fmt.Errorf("pgbouncer ended at its start: %w\n%s", life.err, life.out.String())
 		case <-ctx.Done():
 			life.end()
-			return errors.Join(fmt.Errorf("pgbouncer did not answer within %v\n%s", timeout.Scale(startWithin), life.out), err)
+			return errors.Join(fmt.Errorf("pgbouncer did not answer within %v\n%s", timeout.Scale(startWithin), life.out.String()), err)
 		}
 	}
 }

@@ -7,7 +7,7 @@
 //
 // The package writes no row. What may happen only once is behind [Once], and what begins and ends sessions is behind
 // [Sessions], so that every rule about a provider's answers is tested against a hostile one, without a database: see
-// cmd/internal/idp.
+// cmd/lab/liar.
 //
 // Three rules hold everywhere:
 //   - What is not understood is refused. The log says why by a code; neither the log nor the page ever has a claim, a token, or

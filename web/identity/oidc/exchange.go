@@ -51,7 +51,7 @@ func (p *Provider) exchange(ctx context.Context, m *metadata, l *logIn, code str
 
 // provedAnew reports whether somebody who was to prove anew who they are did so since the log-in began. Both stamps are the
 // provider's, so that its clock does not matter. If it leaves auth_time out, the session manages no tokens, and whoever tries
-// is told why.
+// reads why.
 func (p *Provider) provedAnew(l *logIn, c claims) bool {
 	if !l.Again || !c.has("auth_time") {
 		return true

@@ -88,9 +88,6 @@ func NewJWT(c JWTConfig) (*JWT, error) {
 	return &JWT{JWTConfig: c, now: c.Source.Now, kept: map[[32]byte]*keptJWT{}}, nil
 }
 
-// LooksLikeJWT reports whether a bearer token has two dots, as a JWT has and no token of getwork's own.
-func LooksLikeJWT(bearer string) bool { return strings.Count(bearer, ".") == 2 }
-
 // Verify judges an access token. The login has no admin bit, no session and no secrets. The error is a [Failure].
 func (j *JWT) Verify(ctx context.Context, raw string) (*Login, error) {
 	if len(raw) > mostJWT {

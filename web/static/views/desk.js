@@ -135,6 +135,14 @@ class Desk {
       (work) => row.set({ kept: work.lease_expires_at }),
       (e) => row.set({ error: row.lost ? '' : e.message }),
     ),
+    fill: (row) => this.#app.api.showWork(row.work.id).then(
+      (work) => row.set({ asked: true, full: work.details_left_out ? null : work.details }),
+      (e) => row.set({ error: e.message }),
+    ),
+    earlier: (row) => row.earlier || this.#app.api.showWork(row.work.id).then(
+      (work) => row.set({ earlier: work.earlier ?? [] }),
+      (e) => row.set({ error: e.message }),
+    ),
     letGo: (row, disposition, options) => this.#letGo(row, disposition, options),
     undo: (row) => this.#undo(row),
     now: (row) => this.#outbox.now(row.work.id),
@@ -366,7 +374,7 @@ class Desk {
         <p id="tasks-error" class="error" role="alert">${error}</p>
         ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
         <ul id="tasks" class=${cards.size ? 'card' : ''}>${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
-          now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name, now + this.#client.ahead),
+          now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name),
         }, this.#acts))}</ul>
       </section>
       <section class="pipeline" aria-labelledby="pipeline-title">
@@ -378,7 +386,7 @@ class Desk {
         <ul id="work" class=${rows.size > many ? 'many' : ''}>${
           repeat(rows.values(), (row) => row.key, (row) => this.#item(row, now, opened))}</ul>
       </section>
-      ${closedToday(this.#recent.list(), this.#client.ahead)}
+      ${closedToday(this.#recent.list())}
       <p class="notice" role="status">${narrow.matches && tab === 'tasks' && this.#news.length ? html`<button type="button" class="primary"
         @click=${() => this.#toNews()}>${this.#newsText()}</button>` : nothing}</p>
     </div>`;
@@ -424,6 +432,6 @@ class Desk {
     const open = row === opened;
     const texts = [task?.title, task?.slots, task?.version, left === null ? '' : remaining(left), held(age)];
     const seen = [row.key, row.revision, open, row.ends(left), places, ...texts];
-    return guard(seen, () => card(row, { open, task, left, age, item: shown(task?.display, work.item, work.details, places) }, this.#acts));
+    return guard(seen, () => card(row, { open, task, left, age, item: shown(task?.display, work.item, row.full ?? work.details, places) }, this.#acts));
   }
 }

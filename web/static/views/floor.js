@@ -1,5 +1,5 @@
 /**
- * The floor, live: tasks, who waits, who holds what, and charts of the last hours. The address says which tasks it is about
+ * The floor, live: tasks, who waits, who holds what, what many gave back, and charts of the last hours. The address says which tasks it is about
  * (task=a,b; without: all), and how the charts are (hours, as).
  */
 
@@ -10,6 +10,7 @@ import { Reader, keepListed, taskList } from '../reader.js';
 import { Charts } from './floor/charts.js';
 import { Held } from './floor/held.js';
 import { summary, taskRows } from './floor/tasks.js';
+import { Unwanted } from './floor/unwanted.js';
 import { Waiting } from './floor/waiting.js';
 
 export async function open(app, place) {
@@ -35,6 +36,7 @@ class Floor {
     this.list = new Reader(taskList(app.client, () => app.api.tasks()), () => this.#listed(), { signal });
     this.waiting = new Waiting(this);
     this.held = new Held(this);
+    this.unwanted = new Unwanted(this);
     this.charts = new Charts(this);
   }
 
@@ -65,7 +67,7 @@ class Floor {
   choose(names) {
     this.chosen = new Set(names);
     this.keep('task', names.join(','));
-    for (const part of [this.waiting, this.held, this.charts]) part.restart();
+    for (const part of [this.waiting, this.held, this.unwanted, this.charts]) part.restart();
     this.draw();
   }
 
@@ -163,7 +165,7 @@ class Floor {
   }
 
   #again() {
-    for (const part of [this.waiting, this.held, this.charts]) part.again();
+    for (const part of [this.waiting, this.held, this.unwanted, this.charts]) part.again();
   }
 
   #tick() {
@@ -196,6 +198,7 @@ class Floor {
       </section>
       ${this.tasks.size ? html`
         <div class="floor-people">${this.waiting.template()}${this.held.template()}</div>
+        ${this.unwanted.template()}
         ${this.charts.element}` : nothing}
     </div>`;
   }

@@ -3,6 +3,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { t } from '../lang.js';
+import { now } from '../now.js';
 import { every, onceAFrame } from '../parts.js';
 import { Reader, byTitle, keepListed } from '../reader.js';
 import { Answer } from './items/answer.js';
@@ -132,7 +133,7 @@ class Items {
     const newer = new Set(work.map((w) => w.id));
     const older = next ? (this.#history?.rows ?? []).filter((w) => !newer.has(w.id)) : [];
     this.#history = { rows: [...work, ...older], next: older.length ? this.#history.next : next };
-    for (const [task, answer] of this.#answers) answer.known(this.#history.rows.filter((w) => w.task === task), Date.now());
+    for (const [task, answer] of this.#answers) answer.known(this.#history.rows.filter((w) => w.task === task), now());
   }
 
   async #older() {

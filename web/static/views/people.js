@@ -101,7 +101,7 @@ class People {
           ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
           ${repeat(this.#titles, ([name]) => name, ([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
         </select></label>
-        <span class="push quiet">${at ? t`As of ${when(new Date(at).toISOString())}` : nothing}</span>
+        <span class="push quiet">${at ? t`As of ${when(new Date(at + this.#app.client.ahead).toISOString())}` : nothing}</span>
       </div>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
       ${value ? html`${this.#team(value)}${this.#people(value)}${this.#items(value)}` : nothing}

@@ -10,8 +10,8 @@ import { byTitle } from '../reader.js';
 const rows = 8; // of what is to be released are shown
 
 /**
- * Shows the held work of a user, a task, or a user in a task, and releases exactly that after a confirmation. The promise has
- * the number of released items, or 0. signal closes the dialog when the view is left.
+ * Shows the held work of a user, a task, or a user in a task, and releases exactly that after a confirmation, with what the user waits
+ * for. The promise has the number of released items and requests, or 0. signal closes the dialog when the view is left.
  */
 export function releaseDialog(app, { user = '', task = '', signal } = {}) {
   return new Release(app, user, task, signal).released;
@@ -48,6 +48,8 @@ class Release {
     this.#draw();
   }
 
+  get #any() { return Boolean(this.#found?.count || this.#found?.requests); }
+
   get #what() { return { user: this.#user || undefined, task: this.#task || undefined }; }
 
   /** The choice has changed, so the count is outdated. */
@@ -71,9 +73,9 @@ class Release {
     const { api } = this.#app;
     try {
       const what = this.#what;
-      const { count, token } = await api.release({ ...what, dry_run: true });
+      const { count, requests, token } = await api.release({ ...what, dry_run: true });
       const { work } = await api.work({ ...what, state: 'held', limit: rows }); // read after the count: if the set differs, the token is refused
-      if (round === this.#round) this.#found = { count, token, works: work };
+      if (round === this.#round) this.#found = { count, requests, token, works: work };
     } catch (e) {
       if (round === this.#round) this.#error = t`It can’t be counted: ${e.message}.`;
     }
@@ -82,18 +84,18 @@ class Release {
 
   async #release() {
     const { count, token } = this.#found ?? {};
-    if (!count || this.#busy) return;
+    if (!this.#any || this.#busy) return;
     this.#busy = true;
     this.#warning = this.#error = '';
     this.#draw();
     try {
       const done = await this.#app.api.release({ ...this.#what, token });
-      this.#app.say(t`Released: ${items(done.count)}.`);
-      this.#dialog.close(done.count);
+      this.#app.say(done.requests ? t`Released: ${items(done.count)}. Cancelled: ${waiting(done.requests)}.` : t`Released: ${items(done.count)}.`);
+      this.#dialog.close(done.count + done.requests);
     } catch (e) {
       this.#busy = false;
       if (e.status !== 409) {
-        this.#error = e.status ? t`Nothing was released: ${e.message}.` : t`The server can’t be reached. Count again to see whether it was released.`;
+        this.#error = e.status >= 500 ? t`Count again to see what was released: ${e.message}.` : e.status ? t`Nothing was released: ${e.message}.` : t`The server can’t be reached. Count again to see whether it was released.`;
         return this.#draw();
       }
       await this.#count();
@@ -106,7 +108,7 @@ class Release {
   #draw() {
     this.#dialog.draw(html`<form class="release-form" @submit=${(e) => { e.preventDefault(); this.#count(); }}>
       <h2 id="dialog-title">${t`Release work`}</h2>
-      <p class="quiet">${t`Released items go back to the queue at once. Anybody can get them, also their present holders, and no attempt is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.`}</p>
+      <p class="quiet">${t`Released items go back to the queue at once. Anybody can get them, also their present holders if they ask again, and no attempt is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.`}</p>
       <div class="which">
         <div class="field">
           <label for="release-user">${t`Held by`}</label>
@@ -125,7 +127,7 @@ class Release {
       <div class="toolbar">
         ${this.#error ? html`<button type="button" @click=${() => this.#count()}>${t`Count again`}</button>` : nothing}
         <button type="button" @click=${() => this.#dialog.close()}>${t`Cancel`}</button>
-        <button type="button" id="release" class="danger" aria-disabled=${this.#found?.count && !this.#busy ? nothing : 'true'} @click=${() => this.#release()}>
+        <button type="button" id="release" class="danger" aria-disabled=${this.#any && !this.#busy ? nothing : 'true'} @click=${() => this.#release()}>
           ${this.#button()}</button>
       </div>
     </form>`);
@@ -144,15 +146,16 @@ class Release {
     if (!this.#user && !this.#task) return t`Say whose work it is, or of which task, or both.`;
     if (this.#error) return '';
     if (!this.#found) return t`Counting …`;
-    const { count } = this.#found;
-    if (count === 0) return t`Nothing of that is held, so there is nothing to release.`;
-    return this.#user ? plural(count, '{0} item is held by {1}.', '{0} items are held by {1}.', this.#user)
+    const { count, requests } = this.#found;
+    if (!this.#any) return t`Nothing of that is held, so there is nothing to release.`;
+    const held = this.#user ? plural(count, '{0} item is held by {1}.', '{0} items are held by {1}.', this.#user)
       : plural(count, '{0} item is held.', '{0} items are held.');
+    return requests ? t`${held} Cancelled, too: ${waiting(requests)}.` : held;
   }
 
   #button() {
     if (this.#busy) return t`Releasing …`;
-    return this.#found?.count ? t`Release ${items(this.#found.count)}` : t`Release`;
+    return this.#any ? t`Release ${items(this.#found.count)}` : t`Release`;
   }
 
   #table() {
@@ -171,3 +174,4 @@ class Release {
 }
 
 const items = (n) => plural(n, '{0} item', '{0} items');
+const waiting = (n) => plural(n, '{0} request that waits', '{0} requests that wait');

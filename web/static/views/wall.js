@@ -204,7 +204,7 @@ class Wall {
     render(html`<div class="wall">
       <header class="wall-top">
         <h1 class="visually-hidden">${t`Wall`}</h1>
-        <time class="wall-clock" aria-hidden="true">${clock.format(new Date(now - ahead))}</time>
+        <time class="wall-clock" aria-hidden="true">${clock.format(new Date(now))}</time>
         ${this.#state()}
         ${this.#controls()}
       </header>
@@ -214,7 +214,7 @@ class Wall {
       })}</div>
       <section class="ticker" role="log" aria-label=${t`What happened last`}>
         <h2 class="visually-hidden">${t`What happened last`}</h2>
-        ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined), ahead)}
+        ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined))}
       </section>
     </div>`, this.#element);
   }

@@ -74,7 +74,7 @@ func (e *Env) Private(ctx context.Context) (stop func(), err error) {
 	server, err := postgres.Start(ctx, postgres.Config{Dir: filepath.Join(parent, "postgres"), Remove: true, Parameters: map[string]string{
 		"max_connections":        "400",
 		"shared_buffers":         "512MB",
-		"track_commit_timestamp": "on", // tells when a round was committed
+		"track_commit_timestamp": "on", // records when a round was committed
 	}})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(parent))

@@ -164,7 +164,12 @@ type Cost struct{ Rate, Database, Nodes float64 } // clicks per second; µs of C
 // Cost returns what the clicks of the window cost.
 func (o *Outcome) Cost() Cost {
 	from, to := o.Used[0], o.Used[len(o.Used)-1]
-	n := float64(len(o.Between(from.At, to.At)))
+	return CostOf(from, to, len(o.Between(from.At, to.At)))
+}
+
+// CostOf returns what each of so many things cost between two readings.
+func CostOf(from, to Usage, things int) Cost {
+	n := float64(things)
 	return Cost{Rate: n / to.At.Sub(from.At).Seconds(), Database: micros(to.Database-from.Database) / n, Nodes: micros(to.Nodes-from.Nodes) / n}
 }
 

@@ -14,7 +14,7 @@ const (
 	ServedWithin = 2 * time.Minute
 )
 
-// Socket opens a user's socket, and returns after its snapshot: from then on the user is told everything.
+// Socket opens a user's socket, and returns after its snapshot: from then on the user hears of everything.
 func (s *Stage) Socket(ctx context.Context, node int, user string) (*ws.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, OpenWithin)
 	defer cancel()

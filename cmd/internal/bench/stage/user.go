@@ -57,7 +57,7 @@ func (u *User) becomes(ctx context.Context, name string) error {
 	return nil
 }
 
-// Close ends the connection, and tells the stage's check the items that were handed out.
+// Close ends the connection, and names the items that were handed out to the stage's check.
 func (u *User) Close() {
 	u.stop()
 	_ = u.conn.Close()

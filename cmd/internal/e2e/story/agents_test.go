@@ -24,7 +24,7 @@ const sharedLease = 10 * time.Second
 type sharing struct {
 	*site
 	mu   sync.Mutex
-	done map[string]string // for each page, the instance that was told that it is complete
+	done map[string]string // for each page, the instance that heard that it is complete
 }
 
 // Agents on three nodes share a list of pages in pieces of at most five. Editors keep theirs for longer than the lease,

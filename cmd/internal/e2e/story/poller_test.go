@@ -15,6 +15,7 @@ import (
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
+	"getwork/cmd/internal/e2e"
 )
 
 const things = 300
@@ -48,7 +49,7 @@ type crew struct {
 	due time.Time // when the later jobs are due
 
 	mu    sync.Mutex
-	done  map[string]int // how often a program was told that the job is complete
+	done  map[string]int // how often a program heard that the job is complete
 	put   map[string]bool
 	spans map[string][]span // by group
 	cured bool
@@ -63,7 +64,7 @@ func TestClusteredPoller(t *testing.T) {
 	c := &crew{site: newSite(t, 3, ""), done: map[string]int{}, put: map[string]bool{}, spans: map[string][]span{}}
 	c.Create(map[string]any{"name": "things", "query": nil, "lease": "15s", "max_request": 2, "max_attempts": 4, "backoff": "300ms"})
 	c.fill()
-	host := startAgent(t, c.Nodes[0].URL, "things", "--concurrency", "2", "--", "sleep", "60")
+	host := e2e.StartAgent(t, c.Nodes[0].URL, "things", "--concurrency", "2", "--", "sleep", "60")
 	c.Await("the host has work in its hands", 40*time.Second, `select count(*) = 2 from getwork.work where user_name = 'crawler' and state = 'held'`)
 
 	ctx, retire := context.WithCancel(t.Context())
@@ -74,7 +75,7 @@ func TestClusteredPoller(t *testing.T) {
 	defer working.Wait()
 	defer retire()
 	c.finished(60)
-	_ = host.cmd.Process.Kill()
+	_ = host.Cmd.Process.Kill()
 	c.finished(120)
 	c.Nodes[2].Kill()
 	poisons := 0
@@ -192,7 +193,7 @@ func (c *crew) do(me cluster.Client, w assign.Work) {
 	}
 }
 
-// letGo tells any node that answers. Repeating that changes nothing.
+// letGo sends it to any node that answers. Repeating that changes nothing.
 func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluster.Answer) {
 	var err error
 	for node := range 2 * len(c.Nodes) {

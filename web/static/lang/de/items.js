@@ -39,6 +39,8 @@ export default {
   'Not for': 'Nicht für',
   '{0} …': '{0} läuft …',
   'Giving it to somebody else': 'Die Weitergabe',
+  'Giving it to somebody': 'Die Zuteilung',
+  'Could be given to': 'Könnte bekommen',
   'Letting go': 'Die Abgabe',
   'Putting it back': 'Die Wiedereinreihung',
   'Claiming it': 'Die Übernahme',

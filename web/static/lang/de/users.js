@@ -20,6 +20,7 @@ export default {
   'which a manager can release': 'was die Leitung freigeben kann',
   'Block {0}?': '{0} sperren?',
   'They are out within two seconds, in all browsers and with all tokens, and can’t come in again until you let them. What they wait for is cancelled. What they hold stays theirs until its lease ends, or a manager releases it.': 'Die Person ist innerhalb von zwei Sekunden ausgesperrt, in allen Browsern und mit allen Tokens, und kommt erst wieder herein, wenn Sie es erlauben. Worauf sie wartet, wird abgebrochen. Was sie in Arbeit hat, bleibt bei ihr, bis die Frist endet oder die Leitung es freigibt.',
+  'End the tokens that they made for {0}, too. Otherwise these services go on, and so can whoever has copied their tokens.': 'Auch die Tokens beenden, die diese Person für {0} erstellt hat. Sonst laufen diese Dienste weiter, und wer ihre Tokens kopiert hat, kann sie weiter verwenden.',
   'Block': 'Sperren',
   '{0} is blocked.': '{0} ist gesperrt.',
   '{0} may come in again.': '{0} ist wieder zugelassen.',

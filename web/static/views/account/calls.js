@@ -22,7 +22,7 @@ export function calls({ call }) {
 
     // For administrators. A list is {<plural>: […], next_cursor?}.
     users: (filter) => get('/users', filter),
-    block: (name, blocked) => send('PATCH', at(`/users/${segment(name)}`), { blocked }),
+    block: (name, blocked, services = false) => send('PATCH', at(`/users/${segment(name)}`), { blocked, ...(services && { with_services: true }) }),
     rebind: (name, iss, sub) => send('POST', at(`/users/${segment(name)}/rebind`), { iss, sub }),
     createWall: (user, within) => send('POST', at('/walls'), { user, expires_in: within }),
     audit: (filter) => get('/audit', filter),

@@ -131,7 +131,7 @@ export class TokenForm {
     return html`<div class="field"><label for="token-user">${t`Name of the service`}</label>
         <input id="token-user" required maxlength="128" autocomplete="off" placeholder=${t`resizer`} .value=${live(user)} @input=${(e) => this.#type('user', e.target.value)}></div>
       <div class="field"><label for="token-role">${t`Role`}</label>
-        <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.map((r) => html`<option value=${r} ?selected=${r === role}>${roleName(r)}</option>`)}</select></div>
+        <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.filter((r) => r !== 'manager' || this.#app.me.role === r).map((r) => html`<option value=${r} ?selected=${r === role}>${roleName(r)}</option>`)}</select></div>
       <div class="field"><label for="token-groups">${t`Groups`}</label>
         <input id="token-groups" aria-describedby="token-groups-hint" autocomplete="off" .value=${live(groups)} @input=${(e) => this.#type('groups', e.target.value)}>
         <p id="token-groups-hint" class="quiet">${t`Of a new service, separated by commas; empty for none.`}</p></div>`;

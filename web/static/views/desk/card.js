@@ -3,7 +3,9 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { t } from '../../lang.js';
-import { fully, remaining } from '../../words.js';
+import { now } from '../../now.js';
+import { when } from '../../parts.js';
+import { fully, remaining, states } from '../../words.js';
 import { details, summary } from './details.js';
 import { afterHours, presets } from './presets.js';
 import { becomes, held, keptUntil, letGo } from './words.js';
@@ -14,7 +16,7 @@ export const hint = (key) => html`<kbd aria-hidden="true">${key}</kbd>`;
 /**
  * row as an element of the list: a line, and behind it the item itself if it is open. view: {open, task, left, age, item}:
  * whether it is the open one; its task if that is known; ms of its lease that are left (null: it has none), ms that it has been
- * held; and the item as shown() gives it. acts: {open(row), letGo(row, disposition, {next}), extend, claim, dismiss}.
+ * held; and the item as shown() gives it. acts: {open(row), letGo(row, disposition, {next}), extend, fill, earlier, claim, dismiss}.
  */
 export function card(row, view, acts) {
   const { work, lost } = row;
@@ -25,7 +27,7 @@ export function card(row, view, acts) {
     <div class="line">
       <h3 dir="auto"><button type="button" class="key" aria-expanded=${open} @click=${() => acts.open(row)}>${item.title}</button></h3>
       ${open ? nothing : html`<p class="quiet summary" dir="auto">${summary(item)}</p>`}
-      <p class="quiet about"><span class="of" dir="auto">${task?.title || work.task}</span> ${open ? nothing : rest}</p>
+      <p class="quiet about"><span class="of" dir="auto">${task?.title || work.task}</span> ${open ? nothing : html`${due(work)} ${rest}`}</p>
       ${open ? nothing : html`${lost || row.error ? said(row) : nothing}${lost ? again(row, acts) : nothing}`}
     </div>
     ${open ? pane(row, view, soon, acts) : nothing}
@@ -39,12 +41,14 @@ function pane(row, { task, left, age, item }, soon, acts) {
   return html`<div class="pane card">
     <header>
       <div><p class="headline" dir="auto" aria-hidden="true">${item.title}</p>
-        <p class="quiet since">${key}${lost ? nothing : t`held for ${html`<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`}`}<span class="which">${which(work, task)}</span></p></div>
+        <p class="quiet since">${key}${lost ? nothing : t`held for ${html`<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`}`}<span class="which">${which(work, task)}</span> ${due(work)}</p></div>
       ${item.link ? html`<a class="button open-link" href=${item.link} target="_blank" rel="noopener noreferrer">${t`Open`} <span aria-hidden="true">↗</span></a>` : nothing}
     </header>
     ${left === null || lost ? nothing : lease(row, { left, soon, title: item.title }, acts)}
     ${said(row)}
+    ${leftOut(row, acts)}
     ${details(row, item.fields)}
+    ${earlier(row, acts)}
     ${note(row, item.title)}
     ${lost ? again(row, acts) : done(row, item.title, acts)}
   </div>`;
@@ -54,6 +58,22 @@ function pane(row, { task, left, age, item }, soon, acts) {
 const said = ({ lost, note, error }) => html`
   <p class="why" role="status" dir="auto">${lost ? `${lost.why}${note.trim() ? ` ${t`Your note is kept.`}` : ''}` : ''}</p>
   <p class="error" role="alert" dir="auto">${error}</p>`;
+
+/** What stands in place of details that the server left out. */
+function leftOut(row, acts) {
+  if (!row.work.details_left_out || row.full) return nothing;
+  return html`<p class="left-out" role="status">${row.asked
+    ? t`Its details can’t be shown: they are too large.`
+    : html`${t`Its details are left out, since they are large.`} <button type="button" class="plain" @click=${() => acts.fill(row)}>${t`Show them`}</button>`}</p>`;
+}
+
+/** When it should be done, where that is known. */
+function due({ deadline }) {
+  if (!deadline) return nothing;
+  return Date.parse(deadline) <= now()
+    ? html`<span class="badge due" data-kind="warn">${t`late since ${when(deadline)}`}</span>`
+    : html`<span class="due">${t`due ${when(deadline)}`}</span>`;
+}
 
 /** Which attempt and which place it is, where there are several. */
 function which({ attempt, slot }, task) {
@@ -71,6 +91,17 @@ function lease(row, { left, soon, title }, acts) {
     <button class="keep ${soon ? 'primary' : ''}" type="button" aria-label=${t`Keep ${title}`} aria-keyshortcuts="e"
       @click=${() => acts.extend(row)}>${t`Keep`}${hint('e')}</button>
   </div>`;
+}
+
+/** How others let go of the item before. It is read when it is opened. */
+function earlier(row, acts) {
+  if (!row.work.again) return nothing;
+  const noted = ({ note, error }) => [note, error].filter(Boolean).map((text) => html` <q dir="auto">${text}</q>`);
+  return html`<details class="earlier" @toggle=${(e) => e.target.open && acts.earlier(row)}>
+    <summary>${t`Earlier`}</summary>
+    ${row.earlier?.length === 0 ? html`<p class="quiet">${t`Managers alone see how it was let go of before.`}</p>` : nothing}
+    <ul>${row.earlier?.map((e) => html`<li>${when(e.closed_at)} · <bdi>${e.user}</bdi> · ${states[e.state]}${noted(e)}</li>`)}</ul>
+  </details>`;
 }
 
 function note(row, title) {
@@ -195,7 +226,7 @@ export function wanted({ disposition: { outcome, after, to }, due }) {
   const [, n, unit] = after?.match(hoursOf) ?? [];
   return {
     state: becomes[outcome],
-    available_at: n && due + n * (unit === 'h' ? 3_600_000 : 1000),
+    available_at: n && now() + due - Date.now() + n * (unit === 'h' ? 3_600_000 : 1000),
     to_others: to === 'others',
   };
 }

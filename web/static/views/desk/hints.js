@@ -20,13 +20,13 @@ export const noWork = (tasks) => html`<div id="empty" class="empty"><p>${t`No wo
     <li>${t`You can undo a mistake for five seconds.`}</li>
   </ol>` : nothing}</div>`;
 
-/** Today's closed work. ahead: client.ahead. */
-export function closedToday(all, ahead) {
+/** Today's closed work. */
+export function closedToday(all) {
   if (all.length === 0) return nothing;
   return html`<section class="recent" aria-labelledby="recent-title">
     <h2 id="recent-title">${t`Done today`} <span class="count">${all.length}</span></h2>
     <ul id="recent">${repeat(all.slice(0, shown), (w) => w.id, (w) => html`<li>
-      <b dir="auto">${w.title ?? w.item}</b> <span class="quiet">${when(new Date(Date.parse(w.closed_at) - ahead).toISOString())}</span>
+      <b dir="auto">${w.title ?? w.item}</b> <span class="quiet">${when(w.closed_at)}</span>
       <span class="became">${letGo(w)}</span></li>`)}</ul>
     ${all.length > shown ? html`<p class="quiet">${t`and ${all.length - shown} before.`}</p>` : nothing}
   </section>`;

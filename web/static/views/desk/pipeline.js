@@ -15,6 +15,9 @@ export class Row {
   noting = false; // the note is open
   menu = ''; // the open one: return or more
   more = false; // folded details are shown
+  asked = false; // details that had been left out were read
+  earlier = null; // how others let go of the item before, once it was read
+  full = null; // those details
   kept = null; // the lease's end that the user asked for
   others = false; // a return is to others only
   exact = false; // hours are typed

@@ -1,13 +1,9 @@
 /** Times for a return: presets, and hours that the user types. */
 
 import { locale, t } from '../../lang.js';
+import { tomorrow, untilTomorrow } from '../../now.js';
 
 const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
-
-/** Nine in the morning of the next day, where the reader is. */
-export function tomorrow(now = new Date()) {
-  return new Date(now.getFullYear(), now.getMonth(), now.getDate() + 1, 9);
-}
 
 const forHours = (n) => ({ id: `${n}h`, text: t`for ${n} h`, after: () => `${n}h` });
 
@@ -18,7 +14,7 @@ export const presets = [
   {
     id: 'tomorrow',
     get text() { return t`until tomorrow, ${hour.format(tomorrow())}`; },
-    after: () => `${Math.ceil((tomorrow() - Date.now()) / 1000)}s`,
+    after: untilTomorrow,
   },
   forHours(24),
   forHours(72),

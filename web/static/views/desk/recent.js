@@ -1,5 +1,7 @@
 /** The user's closed work in this tab, newest first. It survives a reload, and is stored separately for each user. */
 
+import { now } from '../../now.js';
+
 const most = 100;
 
 export class Recent {
@@ -24,16 +26,16 @@ export class Recent {
 
   /** Today's. */
   list() {
-    const today = new Date().toDateString();
+    const today = new Date(now()).toDateString();
     return this.#all.filter((w) => new Date(w.closed_at).toDateString() === today);
   }
 
   /**
    * A task's items that this user returned and that are not handed out again yet, or not to this user; the first to come back
-   * first. now: by the server's clock.
+   * first.
    */
-  putOff(task, now) {
+  putOff(task) {
     const back = (w) => (w.to_others ? Infinity : Date.parse(w.available_at));
-    return this.#all.filter((w) => w.task === task && w.state === 'returned' && back(w) > now).sort((a, b) => (back(a) < back(b) ? -1 : 1));
+    return this.#all.filter((w) => w.task === task && w.state === 'returned' && back(w) > now()).sort((a, b) => (back(a) < back(b) ? -1 : 1));
   }
 }

@@ -1,6 +1,7 @@
 /** How the desk words things. Everything here returns text, never markup. */
 
 import { locale, plural, t } from '../../lang.js';
+import { now } from '../../now.js';
 import { clock, states } from '../../words.js';
 
 const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
@@ -119,7 +120,7 @@ export function letGo({ state, available_at: from, to_others: others }) {
 
 /** Why work left the pipeline without being closed here. over: its lease was. */
 export function gone(work, over) {
-  const when = clock(work.closed_at ?? work.lease_expires_at ?? Date.now());
+  const when = clock(work.closed_at ?? work.lease_expires_at ?? now());
   switch (work.state) {
     case 'held': return over ? t`It went back at ${when}.` : t`It is not yours any more.`;
     case 'expired': return t`It went back at ${when}.`;

@@ -24,12 +24,13 @@ function row(floor, task) {
       @change=${() => floor.toggle(task.name)}></label>
     <h3><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a>
       ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
-      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>${t`broken`}</span>` : nothing}</h3>
+      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>${t`broken`}</span>` : nothing}
+      ${task.late ? html`<span class="badge" data-kind="warn">${t`${number(task.late)} late`}</span>` : nothing}</h3>
     <dl>
       ${count('waiting', t`waiting`, task.waiting)}${count('held', t`held`, task.held)}${task.query === null
         ? count('in the inbox', t`in the inbox`, task.shelf) : count('on the shelf', t`on the shelf`, task.shelf)}
     </dl>
-    <div class="run">${run(task, floor.ends.get(task.name), floor.now())}</div>
+    <div class="run">${run(task, floor.ends.get(task.name), floor.now())} ${backlog(task, floor.now())}</div>
     ${floor.manages ? html`<p class="acts">
       <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${t`Settings of ${title}`}>${t`Settings`}</a>
       <button type="button" class="plain pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${task.paused ? t`Resume ${title}` : t`Pause ${title}`}
@@ -41,7 +42,9 @@ function row(floor, task) {
 
 const about = (ms) => (ms < 1000 ? took(ms) : span(ms));
 
-const count = (what, word, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${word}</dt><dd>${n.toLocaleString(locale)}</dd></div>`;
+const number = (n) => n.toLocaleString(locale);
+
+const count = (what, word, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${word}</dt><dd>${number(n)}</dd></div>`;
 
 /** The run under way, or what is known of others. end: the `run` event of the last one that ended while somebody looked. */
 function run(task, end, now) {
@@ -58,6 +61,15 @@ function run(task, end, now) {
   if (!end && task.failures) return html`<span class="error" dir="auto">${task.last_error ? t`The last run failed: ${task.last_error}` : t`The last run failed.`}</span>`;
   if (!end && !usual) return html`<span class="quiet">${t`No runs yet.`}</span>`;
   return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? t`A run usually takes ${about(usual)}.` : nothing}</span>`;
+}
+
+/** What the last run found. */
+function backlog({ query, backlog: found }, now) {
+  if (query === null || !found) return nothing;
+  const oldest = found.oldest && now - Date.parse(found.oldest);
+  return html`<span class="quiet backlog">${oldest
+    ? t`To do at ${when(found.as_of)}: ${number(found.free)} of ${number(found.found)}, the oldest for ${span(oldest)}.`
+    : t`To do at ${when(found.as_of)}: ${number(found.free)} of ${number(found.found)}.`}</span>`;
 }
 
 function ended({ phase, candidates, duration_ms: ms, at }) {

@@ -3,8 +3,9 @@
 import { html } from '../../lib/lit-html/lit-html.js';
 import { t } from '../../lang.js';
 import { ask, askForm } from '../../dialog.js';
+import { untilTomorrow } from '../../now.js';
 import { states } from '../../words.js';
-import { reassignDialog } from '../reassign.js';
+import { giveDialog, reassignDialog } from '../reassign.js';
 
 /** Gives held work to another user. */
 export async function reassign(app, work, signal) {
@@ -13,14 +14,14 @@ export async function reassign(app, work, signal) {
   return Boolean(given);
 }
 
-const day = 24 * 3600;
-
-/** Seconds from now to the next day's 9:00 by the reader's clock. */
-function untilMorning() {
-  const morning = new Date();
-  morning.setDate(morning.getDate() + 1);
-  return Math.round((morning.setHours(9, 0, 0, 0) - Date.now()) / 1000);
+/** Gives an item that nobody asked for; could: to whom it could go. */
+export async function give(app, of, signal) {
+  const given = await giveDialog(app, of, signal);
+  if (given) app.say(t`${given.item} is with ${given.user} now.`);
+  return Boolean(given);
 }
+
+const day = 24 * 3600;
 
 /** Closes held work in its holder's place. */
 export async function letGo(app, work, signal) {
@@ -41,10 +42,10 @@ export async function letGo(app, work, signal) {
     yes: t`Let go`,
     act: (form) => {
       const outcome = form.get('outcome');
-      const after = form.get('after') === 'morning' ? untilMorning() : form.get('after');
+      const after = form.get('after') === 'morning' ? untilTomorrow() : `${form.get('after')}s`;
       return app.client.dispose(work.id, {
         outcome,
-        after: outcome === 'return' ? `${after}s` : undefined,
+        after: outcome === 'return' ? after : undefined,
         note: form.get('note').trim() || undefined,
       });
     },

@@ -3,9 +3,11 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { t } from '../../lang.js';
+import { now } from '../../now.js';
 import { took } from '../../parts.js';
 import { decimals, elapsed, label, value } from '../../words.js';
-import { claim, letGo, reassign, redrive } from './actions.js';
+import { couldList, inWords } from '../reassign.js';
+import { claim, give, letGo, reassign, redrive } from './actions.js';
 import { lastKnown, moment, name, nth, verdict } from './sentences.js';
 
 const sources = {
@@ -31,8 +33,6 @@ export class Answer {
     this.error = '';
   }
 
-  get #now() { return Date.now() + this.view.app.client.ahead; }
-
   /** The history goes on where the explanation ends: it is the newer one of the two. */
   get #overtaken() {
     const { history, at } = this.explanation;
@@ -45,7 +45,7 @@ export class Answer {
   /** Reports whether there was a change after the explanation. */
   get #old() {
     const { until, version } = this.explanation;
-    return version !== this.task.version || (until !== null && Date.parse(until) <= this.#now) || this.#overtaken;
+    return version !== this.task.version || (until !== null && Date.parse(until) <= now()) || this.#overtaken;
   }
 
   /** Moves the focus to the answer, because the focused element has disappeared. */
@@ -63,8 +63,9 @@ export class Answer {
     try {
       const { app, signal } = this.view;
       const found = await app.api.explain(this.task.name, this.item, { signal: AbortSignal.any([stop.signal, signal]) });
+      const could = await inWords(found.could);
       if (this.asking !== asking) return;
-      this.explanation = { ...found, at: Date.now(), took: Date.now() - asking.since, version };
+      this.explanation = { ...found, could, at: now(), took: Date.now() - asking.since, version };
     } catch (e) {
       if (this.asking === asking && !stop.signal.aborted) this.error = t`It can’t be said why: ${e.message}`;
     }
@@ -99,7 +100,7 @@ export class Answer {
 
   draw() {
     const { task, explanation: e } = this;
-    const { kind, line } = e && !this.#overtaken ? verdict(e) : lastKnown(this.rows, this.#now);
+    const { kind, line } = e && !this.#overtaken ? verdict(e) : lastKnown(this.rows);
     const brief = e || kind || this.asking || this.error ? '' : 'brief';
     return html`<article class=${`card answer ${brief}`} data-kind=${kind || (e || this.rows.length ? nothing : 'unknown')} aria-labelledby=${`task-${task.name}`}>
       <header>
@@ -113,6 +114,7 @@ export class Answer {
       ${e ? this.#facts(e) : nothing}
       ${this.#actions()}
       ${e?.details ? details(e.details) : nothing}
+      ${e?.details_left_out ? html`<p class="quiet">${t`Its details can’t be shown: they are too large.`}</p>` : nothing}
     </article>`;
   }
 
@@ -154,6 +156,7 @@ export class Answer {
       e.rank && [t`Rank`, e.source === 'inbox' ? t`${nth(e.rank)} of what is ready` : t`${nth(e.rank)}, best first`],
       e.slots > 1 && [t`Places`, t`${held} of ${e.slots} taken`],
       e.exclusive && [t`Exclusive group`, name(e.exclusive)],
+      e.could.some(({ may }) => may) && [t`Could be given to`, couldList(e.could)],
       e.barred.length > 0 && [t`Not for`, html`<ul>${e.barred.map(barred)}</ul>`],
     ];
     return html`<dl class="facts">${facts.filter(Boolean).map(([term, fact]) => html`<div>
@@ -168,19 +171,22 @@ export class Answer {
     const mine = held.some((w) => w.user === app.me.user);
     const isNever = this.rows.some((w) => w.state === 'never' && !w.available_at);
     const free = e?.available && !mine && !isNever;
-    const give = (w) => this.#do(t`Giving it to somebody else`, () => reassign(app, w, signal));
+    const gives = e && !isNever && (e.available || e.could.some(({ may }) => may));
+    const pass = (w) => this.#do(t`Giving it to somebody else`, () => reassign(app, w, signal));
+    const giveIt = () => this.#do(t`Giving it to somebody`, () => give(app, { task: task.name, item, could: e.could }, signal));
     const close = (w) => this.#do(t`Letting go`, () => letGo(app, w, signal));
     const putBack = () => this.#do(t`Putting it back`, () => redrive(app, task.name, item));
     const take = () => this.#do(t`Claiming it`, () => claim(app, task.name, item), true);
     return html`
       ${repeat(held, (w) => w.id, (w) => html`<div class="toolbar holder">
         <span>${name(w.user)} <span class="quiet">${t`since ${moment(w.assigned_at)}`}</span></span>
-        <button type="button" class="reassign" @click=${() => give(w)}>${t`Give to somebody else …`}</button>
+        <button type="button" class="reassign" @click=${() => pass(w)}>${t`Give to somebody else …`}</button>
         <button type="button" class="let-go" @click=${() => close(w)}>${t`Let go …`}</button>
       </div>`)}
-      ${isNever || free ? html`<div class="toolbar">
+      ${isNever || free || gives ? html`<div class="toolbar">
         ${isNever ? html`<button type="button" class="redrive" @click=${putBack}>${t`Put it back …`}</button>` : nothing}
         ${free ? html`<button type="button" class="claim" @click=${take}>${t`Claim it for myself`}</button>` : nothing}
+        ${gives ? html`<button type="button" class="give" @click=${giveIt}>${t`Give to …`}</button>` : nothing}
       </div>` : nothing}`;
   }
 }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { locale, t } from '../../lang.js';
+import { now } from '../../now.js';
 import { span } from '../../parts.js';
 import { fully } from '../../words.js';
 
@@ -11,7 +12,7 @@ const day = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 's
 /** How many days from today a time is. */
 function near(time) {
   const midnight = (at) => new Date(at).setHours(0, 0, 0, 0);
-  return Math.round((midnight(time) - midnight(Date.now())) / 86_400_000);
+  return Math.round((midnight(time) - midnight(now())) / 86_400_000);
 }
 
 /** A time within a sentence: 9:00 AM, tomorrow 9:00 AM, or with its date; exact on hover. */
@@ -103,8 +104,8 @@ function whoPutOff({ history, until }) {
 
 const notBefore = (until, why) => (why ? t`Not handed out before ${until}: ${why}.` : t`Not handed out before ${until}.`);
 
-/** The verdict by the history alone; newest row first, now by the server's clock. */
-export function lastKnown(rows, now) {
+/** The verdict by the history alone; newest row first. */
+export function lastKnown(rows) {
   const held = rows.filter((w) => w.state === 'held');
   if (held.length) return { kind: 'busy', line: html`${holding({ held, slots: 1 })}.` };
   const [last] = rows;
@@ -117,7 +118,7 @@ export function lastKnown(rows, now) {
       if (isLast(last)) return { kind: 'bad', line: never({ history: rows }) };
       return { kind: 'good', line: t`It was put back ${at(from)}, and nobody has had it since.` };
     case 'returned': case 'failed': {
-      if (Date.parse(from) > now) {
+      if (Date.parse(from) > now()) {
         const why = whoPutOff({ history: rows, until: from });
         return { kind: 'warn', line: notBefore(moment(from), why) };
       }

@@ -3,6 +3,7 @@
  * field; Ctrl+] and Ctrl+[ indent and outdent; Enter keeps the line's indentation.
  */
 
+import { keyOf } from '../../keys.js';
 import { offsetOf, pieces, placeOf } from './sql.js';
 
 const colours = 30_000; // longer texts are drawn without, so that typing stays quick
@@ -107,9 +108,11 @@ export class Editor {
   }
 
   #key(e) {
-    if (!(e.ctrlKey || e.metaKey) || (e.key !== ']' && e.key !== '[')) return;
+    if (!(e.ctrlKey || e.metaKey)) return;
+    const key = keyOf(e);
+    if (key !== ']' && key !== '[') return;
     e.preventDefault();
-    this.#shift(e.key === ']');
+    this.#shift(key === ']');
   }
 
   /** Indents, or outdents, the lines that are chosen. */

@@ -32,12 +32,17 @@ function helpOf(field) {
   return ['count', 'duration'].includes(field.kind) ? t`Default: ${String(defaults[field.name])}.` : '';
 }
 
-const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines };
+const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice };
 
 function line(field, a) {
   return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}
     dir=${field.kind === 'name' ? 'ltr' : 'auto'} aria-describedby=${a.describedBy} aria-invalid=${a.invalid}
     @input=${(e) => a.typed(e.target.value)}>`;
+}
+
+function choice(field, a) {
+  return html`<select id=${a.id} aria-describedby=${a.describedBy} @change=${(e) => a.typed(e.target.value)}>${field.choices.map(([value, text]) =>
+    html`<option value=${value} ?selected=${value === a.text}>${text}</option>`)}</select>`;
 }
 
 function lines(field, a) {

@@ -94,6 +94,7 @@ class List {
       <th scope="row"><a href=${`/tasks/${task.name}`} dir="auto">${title}</a>
         <span class="under">${task.title ? html`<code>${task.name}</code>` : nothing}
           ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
+          ${task.late ? html`<span class="badge" data-kind="warn">${t`${count.format(task.late)} late`}</span>` : nothing}
           ${task.running_since
             ? html`<span class="badge" data-kind="busy">${t`runs ${age(task.running_since, this.app.client.ahead)}`}</span>` : nothing}
           ${hasDraft(this.app.me.user, task.name) ? html`<span class="badge">${t`not saved`}</span>` : nothing}</span>

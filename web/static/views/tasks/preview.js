@@ -8,7 +8,7 @@ import { microseconds } from './settings.js';
 
 const count = new Intl.NumberFormat(locale);
 
-/** How long a call may take beside the query itself: it waits for a run slot, and the answer has to be read. */
+/** How long a call may take beside the query itself: it waits for its slot, and the answer has to be read. */
 const patience = 60_000;
 
 export class Preview {
@@ -105,7 +105,7 @@ export class Preview {
   }
 
   found() {
-    const { given, blocked, passed_over: passed, duration_ms: duration, cost } = this.result;
+    const { given, blocked, passed_over: passed, details_left_out: bare, duration_ms: duration, cost } = this.result;
     const former = this.of !== this.text();
     return html`<div class="found ${former ? 'former' : ''}">
       ${former ? html`<p class="badge" data-kind="warn">${t`Of a former text of the query`}</p>` : nothing}
@@ -117,6 +117,7 @@ export class Preview {
         ${stat(this.plans.costText(cost), t`planned cost`)}
       </ul>
       ${passed > 0 ? html`<p class="quiet">${t`Skipped is a row whose item is null, empty, too long or there before, or that has both several slots and an exclusive group.`}</p>` : nothing}
+      ${bare > 0 ? html`<p class="quiet left-out">${t`Of ${count.format(bare)} of these rows the details are left out: an item’s details have at most 64 KiB and 64 levels.`}</p>` : nothing}
       ${this.table()}
       ${this.sample()}
       ${this.plan()}

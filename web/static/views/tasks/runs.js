@@ -2,7 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
-import { locale, t } from '../../lang.js';
+import { locale, plural, t } from '../../lang.js';
 import { age, took, when } from '../../parts.js';
 import { Pages } from './pages.js';
 
@@ -15,6 +15,9 @@ const means = {
 };
 
 const numbers = [t`Took`, t`Rows`, t`Held or put off`, t`Skipped`, t`Kept`, t`Version`];
+
+/** So many items are handed out without their details. */
+const withoutDetails = (n) => plural(n, '{0} without details', '{0} without details');
 
 const counted = (n) => (n === null ? '–' : count.format(n));
 
@@ -53,7 +56,8 @@ export class Runs extends Pages {
       <td class="number">${r.passed_over
         ? html`<span class="badge" data-kind="warn">${count.format(r.passed_over)}</span>` : counted(r.passed_over)}</td>
       <td class="number">${counted(r.candidates)}${r.cut
-        ? html` <span class="badge" title=${t`More rows were free than are kept`}>${t`cut`}</span>` : nothing}</td>
+        ? html` <span class="badge" title=${t`More rows were free than are kept`}>${t`cut`}</span>` : nothing}${r.details_left_out
+        ? html` <span class="badge" data-kind="warn">${withoutDetails(r.details_left_out)}</span>` : nothing}</td>
       <td class="number">${r.version}</td>
       <td class="quiet" dir="auto">${r.node}</td>
     </tr>`;

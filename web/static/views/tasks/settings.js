@@ -7,7 +7,7 @@ import { t } from '../../lang.js';
 import { linesOf } from './diff.js';
 
 /**
- * kind: how it is typed and parsed. least, most: limits, written as the kind's input. none: what an empty field means; without
+ * kind: how it is typed and parsed; choices: its values, and what each means. least, most: limits, written as the kind's input. none: what an empty field means; without
  * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'.
  */
 export const groups = [
@@ -33,6 +33,8 @@ export const groups = [
     { name: 'display', label: t`How an item is shown`, kind: 'json', wide: true, none: t`by the types and names of its details`,
       help: `${t`JSON with a title, a url, and fields:`} ${'{"title": "{borrower}, {city}", "url": "https://loans.example/{item}", '
         + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}'}.` },
+    { name: 'notes', label: t`Earlier notes`, kind: 'choice', choices: [['holders', t`holders and managers`], ['managers', t`managers only`]],
+      help: t`Who sees how an item was let go of before, and what was noted.` },
   ] },
   { title: t`When the query runs`, only: 'query', fields: [
     { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
@@ -75,7 +77,7 @@ export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) =>
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
-  conflicts_with: [], groups: [], position: null, display: null, paused: false, version: 0,
+  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
@@ -178,6 +180,7 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 export function valueText(field, value) {
   if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? t`none`;
   if (field.kind === 'list') return value.join(', ');
+  if (field.kind === 'choice') return new Map(field.choices).get(value) ?? value;
   if (field.kind === 'json') return JSON.stringify(value);
   return value === '' ? t`empty` : String(value);
 }

@@ -42,6 +42,7 @@ function head(view) {
   const standing = [
     form.inbox ? t`inbox` : t`query`, t`version ${form.base.version}`, t`${task.waiting} waiting`, t`${task.held} held`,
     form.inbox ? t`${task.shelf} ready` : t`${task.shelf} on the shelf`,
+    ...(form.inbox || !task.backlog ? [] : [t`${task.backlog.free} of ${task.backlog.found} free in the last run`]),
   ].join(' · ');
   const since = age(task.running_since, app.client.ahead);
   return html`<header class="task-head">

@@ -41,7 +41,7 @@ export class Tables {
     });
   }
 
-  /** Reads the tables, once, for the list and for what is offered while one types: it takes a run slot. */
+  /** Reads the tables, once, for the list and for what is offered while one types: it waits for the slot of previews. */
   async load() {
     if (this.#asked) return;
     this.#asked = true;

@@ -1,6 +1,7 @@
 /** One task: its settings and query, the query's preview, its versions and runs. */
 
 import { html, render } from '../../lib/lit-html/lit-html.js';
+import { keyOf } from '../../keys.js';
 import { t } from '../../lang.js';
 import { every, onceAFrame } from '../../parts.js';
 import { Reader, keepListed } from '../../reader.js';
@@ -111,7 +112,7 @@ class TaskView {
 
   key(e) {
     if (!(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector('dialog[open]')) return;
-    if (e.key === 's') this.saving.save();
+    if (keyOf(e) === 's') this.saving.save();
     else if (e.key === 'Enter' && !this.form.inbox) this.queries.preview.run();
     else return;
     e.preventDefault();

@@ -3,7 +3,7 @@
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { plural, t } from '../../lang.js';
 import { onDemand, onceAFrame, when } from '../../parts.js';
-import { ask, askForm } from '../../dialog.js';
+import { askForm } from '../../dialog.js';
 import { Reader } from '../../reader.js';
 import { roleName } from '../../words.js';
 import { Sessions } from '../account/sessions.js';
@@ -75,14 +75,25 @@ export class Person {
     if (await loaded?.releaseDialog(this.#app, { user: this.#name, signal: this.#signal })) this.#reader.again();
   };
 
+  /** The services with tokens that they made; none if they can't be read. */
+  async #services() {
+    const tokens = await this.#calls.tokens(this.#name).catch(() => []);
+    return [...new Set(tokens.filter((it) => it.kind === 'service' && it.made_by === this.#name && it.user !== this.#name).map((it) => it.user))];
+  }
+
   async #block(blocked) {
-    const yes = !blocked || await ask({
+    const made = blocked ? await this.#services() : [];
+    const yes = !blocked || await askForm({
       title: t`Block ${this.#name}?`,
-      text: t`They are out within two seconds, in all browsers and with all tokens, and can’t come in again until you let them. What they wait for is cancelled. What they hold stays theirs until its lease ends, or a manager releases it.`,
+      body: html`<p>${t`They are out within two seconds, in all browsers and with all tokens, and can’t come in again until you let them. What they wait for is cancelled. What they hold stays theirs until its lease ends, or a manager releases it.`}</p>
+        ${made.length ? html`<label class="check"><input type="checkbox" name="services">
+          <span dir="auto">${t`End the tokens that they made for ${made.join(', ')}, too. Otherwise these services go on, and so can whoever has copied their tokens.`}</span></label>` : nothing}`,
       yes: t`Block`,
       danger: true,
+      act: (form) => this.#calls.block(this.#name, true, form.has('services')),
+      signal: this.#signal,
     });
-    if (yes) await this.#act(() => this.#calls.block(this.#name, blocked), blocked ? t`${this.#name} is blocked.` : t`${this.#name} may come in again.`);
+    if (yes) await this.#act(blocked ? async () => {} : () => this.#calls.block(this.#name, false), blocked ? t`${this.#name} is blocked.` : t`${this.#name} may come in again.`);
   }
 
   async #rebind({ iss }) {

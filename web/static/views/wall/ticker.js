@@ -56,11 +56,11 @@ export class Ticker {
     this.#lines = [...this.#lines, line].sort((a, b) => b.at - a.at).slice(0, most);
   }
 
-  /** title(task) gives a task's title; tasks that it does not know are left out. ahead: by how many ms the server's clock is. */
-  draw(title, ahead) {
+  /** title(task) gives a task's title; tasks that it does not know are left out. */
+  draw(title) {
     const lines = this.#lines.filter((l) => title(l.task) !== undefined);
     return html`<ol>${repeat(lines, (l) => l.key, (l) => html`<li data-kind=${l.kind ?? ''}>
-      <time datetime=${new Date(l.at).toISOString()}>${clock.format(new Date(l.at - ahead))}</time>
+      <time datetime=${new Date(l.at).toISOString()}>${clock.format(new Date(l.at))}</time>
       <span class="of" dir="auto">${title(l.task)}</span>
       <span class="what">${l.text}</span>
     </li>`)}</ol>`;

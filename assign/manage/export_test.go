@@ -1,0 +1,17 @@
+package manage
+
+// These are for the tests of package manage_test: enginetest imports this one.
+var (
+	Delete    = deleteTask
+	RedriveIn = redrive
+)
+
+const (
+	ReleaseBatch = releaseBatch
+
+	SettlePlaces   = settlePlaces
+	SelectReleased = selectReleased
+	ReleaseWork    = releaseWork
+	RedriveWork    = redriveWork
+	TaskInUse      = taskInUse
+)

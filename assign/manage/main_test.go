@@ -1,0 +1,10 @@
+package manage_test
+
+import (
+	"os"
+	"testing"
+
+	"getwork/schema/schematest"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }

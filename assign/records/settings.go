@@ -1,0 +1,88 @@
+package records
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"getwork/assign"
+)
+
+// SettingsColumns are the columns of task_version v that make a task's settings; see [IntoSettings]. The name and whether it is
+// paused are those of task_state.
+var SettingsColumns = func() string {
+	var columns []string
+	for _, of := range assign.AllSettings {
+		if inState(of) {
+			continue
+		}
+		column := "v." + of.Name
+		switch {
+		case of.Name == "conflicts_with":
+			column = `array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name)`
+		case of.IsDuration():
+			column = `(extract(epoch from ` + column + `) * 1000000)::bigint`
+		case of.Type == reflect.TypeFor[assign.Query]():
+			column = `coalesce(` + column + `, '')`
+		case of.Type.Kind() == reflect.String && of.New != "":
+			column = `coalesce(` + column + `, '` + of.New + `')`
+		}
+		columns = append(columns, column)
+	}
+	return strings.Join(columns, ", ")
+}()
+
+// IntoSettings returns the targets for a scan of SettingsColumns.
+func IntoSettings(s *assign.Settings) (into []any) {
+	for _, of := range assign.AllSettings {
+		if !inState(of) {
+			into = append(into, of.In(s).Addr().Interface())
+		}
+	}
+	return into
+}
+
+func inState(of assign.Setting) bool { return of.Name == "name" || of.Name == "paused" }
+
+// InsertVersion writes a version of a task: its arguments are task, version, and who wrote it, before those of [FromSettings].
+var InsertVersion = func() string {
+	columns, values := "task_id, version, created_by", "$1, $2, $3"
+	for i, of := range assign.AllSettings {
+		value := fmt.Sprintf("$%d", 4+i)
+		switch {
+		case of.IsDuration():
+			value += `::bigint * interval '1 microsecond'`
+		case of.Type == reflect.TypeFor[assign.Query]():
+			value = `nullif(` + value + `, '')`
+		}
+		columns, values = columns+", "+of.Name, values+", "+value
+	}
+	return `insert into getwork.task_version (` + columns + `) values (` + values + `)`
+}()
+
+// FromSettings returns the arguments of InsertVersion for the settings; conflicts are the ids of the tasks that they name.
+func FromSettings(s *assign.Settings, conflicts []int64) (values []any, err error) {
+	for _, of := range assign.AllSettings {
+		value := of.In(s).Interface()
+		switch v := value.(type) {
+		case assign.Query:
+			value = string(v)
+		case *assign.Display: // as text, because a nil pointer would become JSON's null
+			var display *string
+			if v != nil {
+				b, err := json.Marshal(v)
+				if err != nil {
+					return nil, fmt.Errorf("encode how items are shown: %w", err)
+				}
+				display = new(string(b))
+			}
+			value = display
+		}
+		if of.Name == "conflicts_with" {
+			value = conflicts
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}

@@ -1,0 +1,10 @@
+package tidy
+
+import (
+	"os"
+	"testing"
+
+	"getwork/schema/schematest"
+)
+
+func TestMain(m *testing.M) { os.Exit(schematest.Main(m)) }

@@ -1,0 +1,196 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"getwork/cmd/lab/torture/history"
+)
+
+// manager pushes items, or interferes with other people's work.
+type manager struct {
+	caller
+	crowd *crowd
+	count int
+}
+
+func (c *crowd) manager(i int) *manager {
+	m := &manager{crowd: c}
+	m.caller = caller{stage: c.stage, who: history.Who{User: "feeder"}, role: "agent", rng: c.rng(drawsManager, i)}
+	if i > 0 {
+		m.who.User, m.role = "boss", "manager"
+	}
+	m.pass = c.logIns.pass(m.who.User)
+	return m
+}
+
+// insist makes something before anything breaks. A node on a busy machine may not reach the database in time, and is asked again.
+func (c *caller) insist(ctx context.Context, r request) error {
+	for tries := 10; ; tries-- {
+		var call history.Call
+		err := c.exchange(ctx, c.stage.members[0].node.URL+r.path, r, c.show(ctx, nil), &call)
+		if err == nil && (call.Status < 300 || call.Status == http.StatusConflict) { // it exists if an answer was lost
+			return nil
+		}
+		if again := err != nil || call.Status == http.StatusTooManyRequests || call.Status >= 500; !again || tries == 1 || ctx.Err() != nil {
+			return errors.Join(err, fmt.Errorf("%d %s", call.Status, call.Type))
+		}
+		wait(ctx, 500*time.Millisecond)
+	}
+}
+
+// each does something again and again until over is closed.
+func (m *manager) each(ctx context.Context, over <-chan struct{}, mean time.Duration, do func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	for doze(ctx, m.rng, mean) {
+		do()
+	}
+}
+
+// feed pushes items into the inbox: new ones, and some that exist already.
+func (m *manager) feed(ctx context.Context, over <-chan struct{}) {
+	for _, j := range m.crowd.jobs {
+		if j.inbox() {
+			m.each(ctx, over, 150*time.Millisecond, func() { m.push(ctx, j) })
+			return
+		}
+	}
+}
+
+// pushed is an item as it is sent.
+type pushed struct {
+	Item      string     `json:"item"`
+	Priority  int        `json:"priority"`
+	NotBefore *time.Time `json:"not_before,omitempty"`
+	Exclusive string     `json:"exclusive,omitempty"`
+	Slots     int        `json:"slots,omitempty"`
+}
+
+func (m *manager) push(ctx context.Context, j job) {
+	var all []pushed
+	var keys, late []string
+	for range 1 + m.rng.IntN(8) {
+		m.count++
+		p := pushed{Item: fmt.Sprintf("%s-%06d", j.keys, m.count), Priority: m.rng.IntN(4)}
+		switch m.rng.IntN(12) {
+		case 0, 1:
+			later := m.stage.now().Add(time.Duration(300+m.rng.IntN(3000)) * time.Millisecond).UTC()
+			p.NotBefore = &later
+			late = append(late, p.Item)
+		case 2, 3:
+			p.Exclusive = fmt.Sprintf("group-%d", m.rng.IntN(4))
+		case 4:
+			p.Slots = 2
+		case 5:
+			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // an item that exists already, or is done
+		}
+		all, keys = append(all, p), append(keys, p.Item)
+	}
+	for range 3 {
+		call := m.do(ctx, history.Call{Kind: history.Push, Task: j.name, Items: keys, Later: late}, request{method: http.MethodPost, path: "/api/v1/tasks/" + j.name + "/items", body: all})
+		if call.Status != 0 && call.Status < 500 {
+			break
+		}
+	}
+	m.crowd.notePushed(keys)
+}
+
+// manage interferes: it reassigns, releases, redrives and pauses.
+func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
+	if m.crowd.scenario.habits.calm {
+		return
+	}
+	m.each(ctx, over, 400*time.Millisecond, func() {
+		switch m.rng.IntN(20) {
+		case 0:
+			m.pauseAndResume(ctx)
+		case 1, 2:
+			m.release(ctx)
+		case 3, 4:
+			m.redrive(ctx)
+		case 5, 6:
+			user := m.crowd.somebody(m.rng)
+			m.do(ctx, history.Call{Kind: history.Pipeline, To: user}, request{method: http.MethodGet, path: "/api/v1/pipeline?user=" + user})
+		case 7, 8, 9:
+			m.close(ctx)
+		default:
+			m.reassign(ctx)
+		}
+	})
+}
+
+// pauseAndResume pauses a task for a while. It returns only after the task is resumed.
+func (m *manager) pauseAndResume(ctx context.Context) {
+	job := m.crowd.job(m.rng)
+	m.setPaused(ctx, job, true)
+	doze(ctx, m.rng, 500*time.Millisecond)
+	for ctx.Err() == nil && m.setPaused(ctx, job, false).Status != http.StatusOK {
+		doze(ctx, m.rng, 300*time.Millisecond)
+	}
+}
+
+func (m *manager) setPaused(ctx context.Context, j job, paused bool) history.Call {
+	return m.do(ctx, history.Call{Kind: history.Update, Task: j.name, Paused: &paused},
+		request{method: http.MethodPatch, path: "/api/v1/tasks/" + j.name, body: map[string]any{"paused": paused}, header: []string{"If-Match", "*"}})
+}
+
+func (m *manager) reassign(ctx context.Context) {
+	if w, ok := m.crowd.someWork(m.rng); ok {
+		to := m.crowd.somebody(m.rng)
+		m.do(ctx, history.Call{Kind: history.Reassign, Task: w.Task, Item: w.Item, Work: w.ID, To: to},
+			request{method: http.MethodPost, path: workPath(w.ID, "reassign"), body: map[string]any{"user": to}})
+	}
+}
+
+// close lets go of somebody else's work.
+func (m *manager) close(ctx context.Context) {
+	if w, ok := m.crowd.someWork(m.rng); ok {
+		d := disposition{Outcome: "return", After: "0s"}
+		m.do(ctx, history.Call{Kind: history.Dispose, Task: w.Task, Item: w.Item, Work: w.ID, Outcome: d.Outcome, After: d.After},
+			request{method: http.MethodPost, path: workPath(w.ID, "disposition"), body: d})
+	}
+}
+
+// release takes back all work of a user: it first asks how much that is, and then takes exactly that, or reads that
+// it has changed.
+func (m *manager) release(ctx context.Context) {
+	w, ok := m.crowd.someWork(m.rng)
+	if !ok {
+		return
+	}
+	body := map[string]any{"user": w.user, "dry_run": true}
+	r := request{method: http.MethodPost, path: "/api/v1/work/release", body: body}
+	asked := m.do(ctx, history.Call{Kind: history.Release, To: w.user, Outcome: "dry-run"}, r)
+	var set struct{ Token string }
+	if asked.Status != http.StatusOK || json.Unmarshal(asked.Body, &set) != nil || set.Token == "" {
+		return
+	}
+	delete(body, "dry_run")
+	body["token"] = set.Token
+	m.do(ctx, history.Call{Kind: history.Release, To: w.user}, r)
+}
+
+// redrive puts back items that are never to return: all whose attempts were used up, or some by name.
+func (m *manager) redrive(ctx context.Context) {
+	job := m.crowd.job(m.rng)
+	body := map[string]any{}
+	call := history.Call{Kind: history.Redrive, Task: job.name}
+	if w, ok := m.crowd.someWork(m.rng); ok && m.rng.IntN(2) == 0 {
+		job.name, call.Task = w.Task, w.Task
+		call.Items = []string{w.Item}
+		body["items"] = call.Items
+	}
+	m.do(ctx, call, request{method: http.MethodPost, path: "/api/v1/tasks/" + job.name + "/redrive", body: body})
+}
