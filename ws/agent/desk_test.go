@@ -43,6 +43,7 @@ type desk struct {
 	said     map[string]string // disposition by item
 	most     int               // held at the same time
 	again    int               // when to ask again for a waiting request, in seconds
+	travel   time.Duration     // of each call, before the desk reads it
 
 	refusing func(call, item string) (status int, kind string) // what becomes of one work in a call for much; 0: what usually does
 
@@ -72,6 +73,7 @@ func newDesk(t *testing.T, items ...string) *desk {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 404, "not-found") })
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		time.Sleep(d.travel)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		d.mu.Lock()
 		defer d.mu.Unlock()

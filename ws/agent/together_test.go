@@ -149,6 +149,7 @@ func TestOldLeasesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		d.again, d.task.MaxRequest = 20, 20
+		d.travel = time.Millisecond // while one call is under way, all others ask
 		a := d.agent(nothing)
 		a.Concurrency = 20
 		stop := d.start(a)
