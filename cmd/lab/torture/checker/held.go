@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"getwork/cmd/lab/torture/history"
 )
 
 // span is a time in which something was true, by one clock; it is half open.
@@ -53,7 +55,8 @@ const forever = time.Duration(1<<63 - 1)
 func (t *trial) rows(works []*work) []span[*work] {
 	spans := make([]span[*work], 0, len(works))
 	for _, w := range works {
-		from, until := t.lasted(w.row.AssignedAt, w.row.ClosedAt)
+		_, from := t.stamped(w.row.AssignedAt)
+		until := t.closed(w.row)
 		spans = append(spans, span[*work]{from: from, until: until, of: w})
 	}
 	return spans
@@ -68,6 +71,23 @@ func (t *trial) lasted(began time.Time, ended *time.Time) (from, until time.Dura
 		until, _ = t.stamped(*ended)
 	}
 	return from, until
+}
+
+// closed returns a moment before which a holding was not over. By the tables, work that outlives its lease ends with the lease: the
+// clock may have leapt over that time, and shown it long after.
+func (t *trial) closed(row *history.WorkRow) time.Duration {
+	if row.ClosedAt == nil {
+		return forever
+	}
+	until, _ := t.stamped(*row.ClosedAt)
+	if row.LeaseExpiresAt == nil || !row.LeaseExpiresAt.Equal(*row.ClosedAt) || !t.clock.jumped() {
+		return until
+	}
+	assigned, _ := t.stamped(row.AssignedAt)
+	if at, known := t.clock.reaches(*row.LeaseExpiresAt, assigned); known {
+		return min(until, at)
+	}
+	return -forever
 }
 
 // stamped returns bounds for when a time of the tables was written, by the same clock as lasted. Comparisons of the

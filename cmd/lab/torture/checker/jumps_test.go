@@ -126,6 +126,10 @@ var innocentUnderJumps = []struct {
 		h.add(history.Call{Kind: history.Extend, Who: bot1, Work: h.work(caseA).ID}, 16, 409, nil).Type = leaseLost
 		h.work(caseA).LeaseExpiresAt = pointer(h.work(caseA).ClosedAt.Add(-time.Second))
 	}},
+	{"reassigned at the end of its lease, which the clock leapt over and showed later", []setting{{18 * time.Second, 10 * time.Minute}, {62 * time.Second, -50 * time.Second}, {100 * time.Second, 0}}, func(h *tale) {
+		w := h.work(loan3)
+		w.LeaseExpiresAt, w.ClosedAt = h.at(18.5), h.at(18.5)
+	}},
 	{"set between two ticks twice", jumps, func(h *tale) {
 		h.fault(jump, -1, 100.2, 100.2)
 		h.fault(jump, -1, 100.4, 100.4)

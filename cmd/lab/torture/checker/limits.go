@@ -122,7 +122,8 @@ func (t *trial) judgeFourEyes() {
 			t.judged("items under four eyes")
 			for _, b := range it.works {
 				for _, a := range before.works {
-					held := a.row.ClosedAt == nil || t.before(b.row.AssignedAt, *a.row.ClosedAt)
+					_, given := t.stamped(b.row.AssignedAt)
+					held := given < t.closed(a.row)
 					if a.id < b.id && a.row.User == b.row.User && (held || a.row.State == "completed") {
 						t.broken(Limits, nil,
 							"%s was given an item that they held or had completed under another task: %s, then %s",
