@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"getwork/cmd/lab/torture/history"
@@ -107,7 +108,7 @@ func (m *manager) push(ctx context.Context, j job) {
 	m.crowd.notePushed(keys)
 }
 
-// manage interferes: it reassigns, releases, redrives and pauses.
+// manage interferes: it reassigns, gives, releases, redrives and pauses.
 func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 	if m.crowd.scenario.habits.calm {
 		return
@@ -125,6 +126,8 @@ func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 			m.do(ctx, history.Call{Kind: history.Pipeline, To: user}, request{method: http.MethodGet, path: "/api/v1/pipeline?user=" + user})
 		case 7, 8, 9:
 			m.close(ctx)
+		case 10, 11:
+			m.give(ctx)
 		default:
 			m.reassign(ctx)
 		}
@@ -152,6 +155,18 @@ func (m *manager) reassign(ctx context.Context) {
 		m.do(ctx, history.Call{Kind: history.Reassign, Task: w.Task, Item: w.Item, Work: w.ID, To: to},
 			request{method: http.MethodPost, path: workPath(w.ID, "reassign"), body: map[string]any{"user": to}})
 	}
+}
+
+// give claims an item for somebody.
+func (m *manager) give(ctx context.Context) {
+	job := m.crowd.job(m.rng)
+	item := m.crowd.item(job, m.rng)
+	if item == "" {
+		return
+	}
+	to := m.crowd.somebody(m.rng)
+	m.do(ctx, history.Call{Kind: history.Claim, Task: job.name, Item: item, To: to},
+		request{method: http.MethodPost, path: "/api/v1/tasks/" + job.name + "/items/" + url.PathEscape(item) + "/claim", body: map[string]any{"user": to}})
 }
 
 // close lets go of somebody else's work.

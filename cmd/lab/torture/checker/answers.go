@@ -166,12 +166,16 @@ func (t answerJudge) judgeReassigned(i int, c *history.Call) {
 	}
 }
 
-// judgeClaimed: a claimed item belongs to the claimer; it may be over by the time of the answer.
+// judgeClaimed: a claimed item belongs to the claimer, or to whom they claimed it for; it may be over by the time of the answer.
 func (t answerJudge) judgeClaimed(i int, c *history.Call) {
 	body, _ := t.bodies[i].(*workBody)
-	if body == nil || body.Item != c.Item || body.User != c.Who.User || body.Instance != c.Who.Instance || !body.held() && body.ClosedAt == nil {
-		t.broken(Kept, []int{i}, "a claim of item %q by %s%s was answered %d, and not with that item as the claimer's",
-			c.Item, c.Who.User, instance(c.Who.Instance), c.Status)
+	holder := c.Who
+	if c.To != "" {
+		holder = history.Who{User: c.To}
+	}
+	if body == nil || body.Item != c.Item || body.User != holder.User || body.Instance != holder.Instance || !body.held() && body.ClosedAt == nil {
+		t.broken(Kept, []int{i}, "a claim of item %q by %s%s for %s%s was answered %d, and not with that item as theirs",
+			c.Item, c.Who.User, instance(c.Who.Instance), holder.User, instance(holder.Instance), c.Status)
 	}
 }
 

@@ -31,6 +31,7 @@ func TestNotBroken(t *testing.T) {
 			h.refuse(history.Click, "verify", 404)
 		}, Accepted},
 		"a task that was deleted":         {func(h *tale) { h.Tables.Tasks[0].Deleted = true; h.refuse(history.Click, "verify", 404) }, Accepted},
+		"a manager claims it for them":    {func(h *tale) { h.call(history.Claim, 0).Who, h.call(history.Claim, 0).To = mary, "oliver" }, Kept},
 		"an item that is claimed is gone": {func(h *tale) { h.refuse(history.Claim, "verify", 404) }, Accepted},
 		"a click that is too much":        {func(h *tale) { h.refuse(history.Click, "verify", 429) }, Accepted},
 		"each other task has some turns":  {func(h *tale) { h.turns(4) }, Fair},

@@ -164,6 +164,10 @@ var broken = []struct {
 	{"a reassignment is lost", func(h *tale) { h.work(loan3).State, h.work(loan3).ClosedBy = "expired", nil }, Kept, "was reassigned as work"},
 	{"reassigned to another", func(h *tale) { h.call(history.Reassign, 0).To = "tracy" }, Kept, "was to be reassigned to"},
 	{"a claim of what is another's", func(h *tale) { change(h.call(history.Claim, 0), `"oliver"`, `"tracy"`) }, Kept, "a claim of item"},
+	{"a claim for somebody, and others get it", func(h *tale) {
+		c := h.call(history.Claim, 0)
+		c.Who, c.To = mary, "tracy"
+	}, Kept, "for tracy was answered"},
 	{"a claim of another item", func(h *tale) { h.call(history.Claim, 0).Item = "loan-7" }, Kept, "a claim of item"},
 	{"a claim is lost", func(h *tale) { h.Tables.Work = h.Tables.Work[:loan4too] }, Kept, "there is no such row"},
 	{"a cancel is lost", func(h *tale) {

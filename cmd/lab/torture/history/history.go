@@ -62,7 +62,7 @@ type Call struct {
 	Later   []string `json:"later,omitempty"` // the pushed items that must not be handed out before some time
 	Request int64    `json:"request,omitempty"`
 	Work    int64    `json:"work,omitempty"`
-	To      string   `json:"to,omitempty"` // reassign, release, a manager's pipeline, and changes of rights: the other user, or the token; return: "others"
+	To      string   `json:"to,omitempty"` // reassign, claim, release, a manager's pipeline, and changes of rights: the other user, or the token; return: "others"
 	Count   int      `json:"count,omitempty"`
 	Linger  string   `json:"linger,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // dispose: complete, return, never, fail; release: "dry-run" if it only counts
