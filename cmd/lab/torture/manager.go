@@ -77,6 +77,7 @@ type pushed struct {
 	NotBefore *time.Time `json:"not_before,omitempty"`
 	Exclusive string     `json:"exclusive,omitempty"`
 	Slots     int        `json:"slots,omitempty"`
+	Deadline  *time.Time `json:"deadline,omitempty"`
 }
 
 func (m *manager) push(ctx context.Context, j job) {
@@ -96,6 +97,9 @@ func (m *manager) push(ctx context.Context, j job) {
 			p.Slots = 2
 		case 5:
 			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // an item that exists already, or is done
+		}
+		if m.rng.IntN(100) < m.crowd.scenario.habits.due {
+			p.Deadline = new(m.stage.now().Add(time.Duration(m.rng.IntN(60)) * time.Second).UTC())
 		}
 		all, keys = append(all, p), append(keys, p.Item)
 	}

@@ -53,12 +53,13 @@ type habits struct {
 	fail    int     // of dispositions
 	back    int     // of dispositions: return
 	holdFor float64 // mean seconds for which work is held
+	due     int     // of pushed items: with a deadline
 	narrow  int     // how many items are claimed; 0: all
 	calm    bool    // managers do nothing
 }
 
 var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, again: 40, cancel: 12, late: 15, forget: 2, extend: 25, many: 25,
-	never: 2, fail: 10, back: 25, holdFor: 1.2}
+	never: 2, fail: 10, back: 25, due: 30, holdFor: 1.2}
 
 func (h habits) with(change func(*habits)) habits {
 	change(&h)
@@ -125,7 +126,7 @@ var Scenarios = []Scenario{
 	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, while a migration runs beside a query of 20 seconds, and back",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
 		jobs:    oneLong,
-		habits:  mixed.with(func(h *habits) { h.cancel, h.many = 4, 0 }), // the older ones may not know calls about many
+		habits:  mixed.with(func(h *habits) { h.cancel, h.many, h.due = 4, 0, 0 }), // the older ones may not know calls about many, or deadlines
 		prompt:  time.Second,
 		prepare: (*stage).findVersions, close: (*stage).migrateLast,
 		beside: (*storm).upgrade, rest: 5 * time.Second},

@@ -71,7 +71,7 @@ func jobs(o Options) []job {
 
 func ranked(name, keys string, items int, n nap, settings map[string]any) job {
 	j := job{name: name, keys: keys, items: items, nap: n}
-	j = j.asked(fmt.Sprintf("select '%s-' || to_char(n, 'FM000') as item, n as place from nap, generate_series(1, %d) n order by n", keys, items))
+	j = j.asked(fmt.Sprintf("select '%s-' || to_char(n, 'FM000') as item, n as place, timestamptz '2026-01-01 09:00Z' + n * interval '1 hour' as deadline from nap, generate_series(1, %d) n order by n", keys, items))
 	maps.Copy(j.settings, settings)
 	return j
 }

@@ -40,6 +40,7 @@ type workBody struct {
 	State          string     `json:"state"`
 	ClosedAt       *time.Time `json:"closed_at"`
 	Note           *string    `json:"note"`
+	Deadline       *time.Time `json:"deadline"`
 }
 
 func (w *workBody) held() bool { return w.State == "held" }

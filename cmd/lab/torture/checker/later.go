@@ -184,7 +184,7 @@ func (t laterJudge) wasOver(lease time.Time, c *history.Call) bool {
 // chance is how often an event with a probability of one in thousands may happen in a run.
 const chance = 2
 
-// judgeInbox: items that an inbox hands out were pushed, and are not done.
+// judgeInbox: items that an inbox hands out were pushed, and are not done. Their deadlines are those that they were pushed with.
 func (t laterJudge) judgeInbox() {
 	for key, it := range t.items {
 		k := t.tasks[key.task]
@@ -195,6 +195,9 @@ func (t laterJudge) judgeInbox() {
 			t.judged("work of an inbox")
 			if !t.wasOpen(it.pushed, w.row.AssignedAt) {
 				t.broken(NotBefore, nil, "an item was handed out that was not pushed, or was done: %s", w.describe())
+			}
+			if !slices.ContainsFunc(it.pushed, func(row *history.ItemRow) bool { return equalTimes(row.Deadline, w.row.Deadline) }) {
+				t.broken(Kept, nil, "an item was handed out with another deadline than it was pushed with: %s", w.describe())
 			}
 		}
 	}

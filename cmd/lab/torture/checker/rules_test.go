@@ -168,6 +168,8 @@ var broken = []struct {
 		c := h.call(history.Claim, 0)
 		c.Who, c.To = mary, "tracy"
 	}, Kept, "for tracy was answered"},
+	{"handed out without its deadline", func(h *tale) { h.Tables.Items[0].Deadline = h.at(300) }, Kept, "with another deadline than it was pushed with"},
+	{"told with another deadline", func(h *tale) { change(h.call(history.Claim, 0), `"user"`, `"deadline":"2026-11-30T09:00:00Z","user"`) }, Kept, "with another deadline than its row has"},
 	{"a claim of another item", func(h *tale) { h.call(history.Claim, 0).Item = "loan-7" }, Kept, "a claim of item"},
 	{"a claim is lost", func(h *tale) { h.Tables.Work = h.Tables.Work[:loan4too] }, Kept, "there is no such row"},
 	{"a cancel is lost", func(h *tale) {

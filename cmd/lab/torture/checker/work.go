@@ -33,6 +33,9 @@ func (t *trial) judgeSightOfWork(w *work, s workSight) {
 			s.User, instance(s.Instance), s.Slot, s.Attempt, w.describe(), row.Attempt)
 		return
 	}
+	if s.Deadline != nil && !equalTimes(s.Deadline, row.Deadline) { // an older node tells none
+		t.broken(Kept, at, "work %d was told with another deadline than its row has: %s", w.id, w.describe())
+	}
 	if s.held() {
 		shorter := row.LeaseExpiresAt != nil && s.LeaseExpiresAt != nil && row.LeaseExpiresAt.Before(*s.LeaseExpiresAt)
 		if s.LeaseExpiresAt != nil && row.LeaseExpiresAt == nil || shorter && !t.clock.jumped() { // extended after the clock was set back

@@ -111,6 +111,7 @@ type WorkRow struct {
 	AvailableAt    *time.Time     `db:"available_at"`
 	RedrivenBy     *string        `db:"redriven_by"`
 	Note           *string        `db:"note"`
+	Deadline       *time.Time     `db:"deadline"`
 }
 
 // ItemRow is a row of item.
@@ -126,6 +127,7 @@ type ItemRow struct {
 	DueAt     *time.Time `db:"due_at"`
 	Parked    bool       `db:"parked"` // due_at is infinity: held, or never to come back
 	DoneAt    *time.Time `db:"done_at"`
+	Deadline  *time.Time `db:"deadline"`
 }
 
 // HookRow is a row of hook.
@@ -214,13 +216,13 @@ order by id`
 
 	selectWork = `
 select id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease, lease_expires_at,
-  state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note
+  state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note, deadline
 from getwork.work
 order by id`
 
 	selectItems = `
 select id, task_id, item, priority, slots, exclusive, pushed_at, pushed_by, nullif(due_at, 'infinity') as due_at,
-  coalesce(due_at = 'infinity', false) as parked, done_at
+  coalesce(due_at = 'infinity', false) as parked, done_at, deadline
 from getwork.item
 order by id`
 
