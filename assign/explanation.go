@@ -28,6 +28,54 @@ type PreviewRow struct {
 	LeftOut   bool            `json:"details_left_out,omitempty"` // they are beyond the limits of an item
 }
 
+// Contender is what a task's query is compared with: a query, or that of one of the task's versions.
+type Contender struct {
+	Query   *Query `json:"query"`
+	Version *int   `json:"version"`
+}
+
+// Comparison says how another query ranks differently from a task's own, on one snapshot. If the task's own query fails, it says nothing
+// of items.
+type Comparison struct {
+	Task    string    `json:"task"`
+	Version int       `json:"version"` // of the task, whose query is the old one
+	Old     Ranking   `json:"old"`
+	New     Ranking   `json:"new"`
+	In      []Shift   `json:"in"`      // items that come into the best limit, by their rank
+	Out     []Shift   `json:"out"`     // those that fall out of them, by the rank that they had
+	Moved   []Shift   `json:"moved"`   // those that are among them with both, at another rank
+	Same    int       `json:"same"`    // how many are, at the same rank
+	Both    int       `json:"both"`    // how many items both return, of those that a run would keep
+	Overlap []Overlap `json:"overlap"` // of the best 10, 100 and 1,000
+}
+
+// Ranking is what one of two compared queries returned and cost.
+type Ranking struct {
+	Plan       json.RawMessage `json:"plan"`        // as "explain (format json)" writes it; null if it can't be planned
+	Cost       float64         `json:"cost"`        // the planner's total, in its own units
+	DurationMS float64         `json:"duration_ms"` // of the execution, the rows read
+	Given      int64           `json:"given"`       // rows that it returned
+	PassedOver int64           `json:"passed_over"` // those of them without a usable item, or with one that they returned before
+	Items      int             `json:"items"`       // as many as a run would keep; a rank is an item's place among them, from 1
+	Error      string          `json:"error,omitempty"`
+}
+
+// Shift is one item whose rank differs.
+type Shift struct {
+	Item string `json:"item"`
+	Rank *int   `json:"rank,omitempty"` // where it comes in, or fell out
+	From *int   `json:"from,omitempty"` // its old rank; absent if the old query does not return it
+	To   *int   `json:"to,omitempty"`   // its new one
+	Held bool   `json:"held,omitempty"` // somebody holds it now
+}
+
+// Overlap is how many of the best items of two rankings are the same.
+type Overlap struct {
+	Best   int `json:"best"`   // 10, 100 or 1,000
+	Of     int `json:"of"`     // how many there are, if fewer
+	Common int `json:"common"` // how many of them both have
+}
+
 // Explanation says whether and why an item can be handed out, as a manager reads it.
 type Explanation struct {
 	Task      string          `json:"task"`

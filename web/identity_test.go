@@ -79,6 +79,7 @@ func TestRoles(t *testing.T) {
 		"POST /tasks/verify/requests": "worker agent manager",
 		"GET /tasks/verify/versions":  "manager",
 		"POST /tasks/verify/preview":  "manager",
+		"POST /tasks/verify/compare":  "manager",
 		"POST /preview":               "manager",
 		"POST /tasks/verify/items":    "agent manager",
 		"POST /tasks/verify/redrive":  "manager",

@@ -221,11 +221,11 @@ func (s *server) limited(next http.Handler) http.Handler {
 	})
 }
 
-// looksAtQuery reports whether a call may have to wait for others' queries, and for its own: preview, explain and claim. The
+// looksAtQuery reports whether a call may have to wait for others' queries, and for its own: preview, compare, explain and claim. The
 // slot for asking and the query's time-out bound them.
 func looksAtQuery(path string) bool {
 	task, isTask := strings.CutPrefix(path, "tasks/")
-	return path == "preview" || isTask && (strings.HasSuffix(task, "/preview") || strings.Contains(task, "/items/"))
+	return path == "preview" || isTask && (strings.HasSuffix(task, "/preview") || strings.HasSuffix(task, "/compare") || strings.Contains(task, "/items/"))
 }
 
 // clientOf returns the context that ends when the client goes.

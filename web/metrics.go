@@ -186,7 +186,7 @@ var (
 	strangeMax = figure("connections_strange_max", "Such connections that may be open; an eighth of them from one address.")
 	closed     = figure("connections_refused_total", "Connections that were closed at once, by the limit that they were over: node, all connections; strangers, those that named nobody; address, those of one address.", "reason")
 	streams    = figure("event_streams", "Event streams that are open now; their limit is that of the gate \"held\".")
-	inside     = figure("calls_in_progress", "Calls that were let in and are not answered yet, by gate: calls; queries, which may wait for a task's query (preview, explain, claim); held, which are event streams and answers that the client preferred to wait for.", "gate")
+	inside     = figure("calls_in_progress", "Calls that were let in and are not answered yet, by gate: calls; queries, which may wait for a task's query (preview, compare, explain, claim); held, which are event streams and answers that the client preferred to wait for.", "gate")
 	inLine     = figure("calls_waiting", "Calls that wait to be let in, two seconds at most.", "gate")
 	mayEnter   = figure("calls_max", "Calls that are let in at once.", "gate")
 	refused    = figure("calls_refused_total", "Calls that were not let in, by gate and reason: node, the gate was full; user, the user had too many. The gates calls and queries answered 429; at the gate held, event streams were answered 503 or 429, and held answers came at once.", "gate", "reason")

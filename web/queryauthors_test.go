@@ -32,6 +32,7 @@ func TestQueryAuthors(t *testing.T) {
 			"a wrong query":     patch(other, `{"query":"select"}`), // PostgreSQL is not asked
 			"preview":           n.call(t, "POST", "/api/v1/tasks/verify/preview", other, ``),
 			"preview, its own":  n.call(t, "POST", "/api/v1/tasks/verify/preview", other, `{"query":"select 1 as item"}`),
+			"compare":           n.call(t, "POST", "/api/v1/tasks/verify/compare", other, `{"version":1}`),
 			"preview, new":      n.call(t, "POST", "/api/v1/preview", other, `{"query":"select 1 as item"}`),
 			"restore":           n.call(t, "POST", "/api/v1/tasks/verify/versions/1/restore", other, ``),
 			"restore, the same": n.call(t, "POST", "/api/v1/tasks/verify/versions/2/restore", other, ``),

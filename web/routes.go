@@ -48,6 +48,7 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/tasks/{task}/requests", work, inPath, withTask(s.getWork), works...)
 	route("GET", "/tasks/{task}/runs", read, inPath, packed(s.listRuns), Observer, Manager)
 	route("POST", "/tasks/{task}/preview", manage, inPath, withTask(s.preview), Manager)
+	route("POST", "/tasks/{task}/compare", manage, inPath, withTask(s.compare), Manager)
 	route("POST", "/preview", manage, outside, s.previewNew, Manager)
 	route("GET", "/schema", manage, outside, packed(s.showSchema), Manager)
 	route("GET", "/tasks/{task}/versions", read, inPath, packed(s.listVersions), Manager)

@@ -72,6 +72,7 @@ func TestMethods(t *testing.T) {
 		"PUT /api/v1/tasks/verify/items":    "POST",
 		"POST /api/v1/tasks/verify/items/a": "GET, HEAD",
 		"GET /api/v1/tasks/verify/preview":  "POST",
+		"GET /api/v1/tasks/verify/compare":  "POST",
 		"GET /api/v1/preview":               "POST",
 		"POST /api/v1/tasks/verify/runs":    "GET, HEAD",
 		"OPTIONS /api/v1/requests/1":        "GET, HEAD, DELETE",

@@ -327,7 +327,7 @@ func (s *server) mayWriteQueries(r *http.Request) error {
 	if s.QueryAuthors == "" || slices.Contains(CallerOf(r).Groups, s.QueryAuthors) {
 		return nil
 	}
-	return assign.Refuse(assign.Forbidden, "only managers in the group %q may write, preview and restore queries; you can change the other settings of a task, and pause it", s.QueryAuthors)
+	return assign.Refuse(assign.Forbidden, "only managers in the group %q may write, preview, compare and restore queries; you can change the other settings of a task, and pause it", s.QueryAuthors)
 }
 
 // preview shows what a task's query, or another one for that task, would return. It writes nothing.
@@ -365,6 +365,34 @@ func (s *server) previewNew(w http.ResponseWriter, r *http.Request) error {
 	return s.answerPreview(w, r, func(ctx context.Context) (assign.Preview, error) {
 		return s.Engine.Ranker.PreviewNew(ctx, settings, body.Limit)
 	})
+}
+
+// compared is how many of the best a comparison lists by default.
+const compared = 100
+
+// compare says how another query would rank a task's items, beside its own. It writes nothing.
+func (s *server) compare(w http.ResponseWriter, r *http.Request, name string) error {
+	body := struct {
+		assign.Contender
+		Limit int      `json:"limit"`
+		Seed  *float64 `json:"seed"`
+	}{Limit: compared}
+	if err := s.mayWriteQueries(r); err != nil {
+		return err
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	c, err := readPatiently(s, w, r, func(ctx context.Context) (assign.Comparison, error) {
+		return s.Engine.Ranker.Compare(ctx, name, body.Contender, body.Limit, body.Seed)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.fit(r, len(c.Old.Plan)+len(c.New.Plan)); err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, c)
 }
 
 // showSchema answers with the tables and columns that a ranking query may read.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -408,6 +409,109 @@ func TestPreview(t *testing.T) {
 	}
 	if r := n.call(t, "GET", "/api/v1/tasks/verify/runs", manager(), "").want(200); strings.Count(r.body, `"id"`) != 1 {
 		t.Errorf("previews are no runs: %s", r.body)
+	}
+}
+
+// A comparison says what another query brings in, leaves out and moves, and changes nothing.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	schematest.Long(t)
+	n := start(t, stationOptions{})
+	const ranking = "select 'loan/' || g as item, g as amount from generate_series(%d, %d) g order by %s"
+	n.newTask(t, "verify", fmt.Sprintf(ranking, 1, 50, "g"), "")
+	n.newInbox(t, "photos", "")
+	n.take(t, "verify", "oliver", 2)
+	compare := func(task, body string) reply {
+		return n.call(t, "POST", "/api/v1/tasks/"+task+"/compare", manager(), body)
+	}
+	with := func(query string, also string) string { return fmt.Sprintf(`{"query":%q%s}`, query, also) }
+	listed := func(shifts []assign.Shift) (all []string) {
+		text := func(rank *int) string {
+			if rank == nil {
+				return "-"
+			}
+			return strconv.Itoa(*rank)
+		}
+		for _, s := range shifts {
+			one := s.Item + " " + text(s.Rank) + " " + text(s.From) + " " + text(s.To)
+			if s.Held {
+				one += " held"
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	check := func(c assign.Comparison, in, out, moved []string, same, both int, overlap string) {
+		t.Helper()
+		if fmt.Sprintln(listed(c.In), listed(c.Out), listed(c.Moved), c.Same, c.Both, c.Overlap) != fmt.Sprintln(in, out, moved, same, both, overlap) {
+			t.Errorf("in %q, out %q, moved %q, same %d, both %d, overlap %v", listed(c.In), listed(c.Out), listed(c.Moved), c.Same, c.Both, c.Overlap)
+		}
+	}
+	c := read[assign.Comparison](compare("verify", `{"version":1}`).want(200))
+	check(c, nil, nil, nil, 50, 50, "[{10 10 10} {100 50 50} {1000 50 50}]")
+	if c.Version != 1 || c.Old.Given != 50 || c.New.Items != 50 || c.New.Cost <= 0 || !strings.HasPrefix(string(c.Old.Plan), "[") {
+		t.Errorf("%+v", c)
+	}
+	c = read[assign.Comparison](compare("verify", with(fmt.Sprintf(ranking, 2, 51, "g <> 51, g <> 4, g"), `,"limit":4`)).want(200))
+	check(c, []string{"loan/51 1 - -"}, []string{"loan/1 1 - - held"}, []string{"loan/4 - 4 2", "loan/2 - 2 3 held", "loan/3 - 3 4"}, 0, 49, "[{10 10 9} {100 50 49} {1000 50 49}]")
+	c = read[assign.Comparison](compare("verify", with("select 'loan/3' as item union all select 'loan/3' union all select ''", `,"limit":1,"seed":0.5`)).want(200))
+	check(c, []string{"loan/3 1 3 -"}, []string{"loan/1 1 - - held"}, nil, 0, 1, "[{10 10 1} {100 50 1} {1000 50 1}]")
+	if c.New.Given != 3 || c.New.PassedOver != 2 || c.New.Items != 1 {
+		t.Errorf("%+v", c.New)
+	}
+	for body, field := range map[string]string{`{}`: "query", `{"version":2}`: "version", `{"version":1,"query":"select 1 as item"}`: "query", `{"query":""}`: "query",
+		`{"version":1,"limit":0}`: "limit", `{"version":1,"limit":1001}`: "limit", `{"version":1,"seed":2}`: "seed", `{"rows":1}`: "rows"} {
+		compare("verify", body).refused(400, "invalid", field)
+	}
+	compare("photos", `{"query":"select 1 as item"}`).refused(400, "invalid", "task")
+	compare("nothing", `{"version":1}`).refused(404, "not-found")
+	for _, query := range []string{"select nothing as item", "select 1 as item; select 2", "delete from getwork.work", "select 1 as no_item", "select 1/0 as item"} {
+		compare("verify", with(query, "")).refused(422, "query-refused", "query")
+	}
+	if r := n.call(t, "GET", "/api/v1/tasks/verify/runs", manager(), "").want(200); strings.Count(r.body, `"id"`) != 1 {
+		t.Errorf("comparisons are no runs: %s", r.body)
+	}
+	n.exec(t, `create table statement as select 7 as loan`)
+	n.newTask(t, "fails", "select loan as item from statement", "")
+	n.exec(t, `drop table statement`)
+	c = read[assign.Comparison](compare("fails", with("select 7 as item", "")).want(200))
+	if !strings.Contains(c.Old.Error, "statement") || c.New.Items != 1 || c.In != nil {
+		t.Errorf("the old query fails: %+v", c)
+	}
+}
+
+// Both queries see one snapshot, also of what is committed between them.
+func TestCompareOnOneSnapshot(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	const ranking = "select loan as item from statement cross join lateral (select pg_advisory_xact_lock_shared(7)) l order by loan"
+	n.exec(t, `create table statement as select 1 as loan`)
+	n.newTask(t, "verify", ranking, "")
+	other, err := n.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(t.Context(), `select pg_advisory_xact_lock(7)`); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan reply, 1)
+	go func() {
+		answered <- n.call(t, "POST", "/api/v1/tasks/verify/compare", manager(), `{"version":1}`)
+	}()
+	await(t, "the first waits", func() (waits bool) {
+		if err := n.db.QueryRow(t.Context(), `select exists (select from pg_locks where locktype = 'advisory' and objid = 7 and not granted)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
+	if _, err := other.Exec(t.Context(), `insert into statement values (2)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c := read[assign.Comparison]((<-answered).want(200)); c.Same != 1 || len(c.In) > 0 || c.New.Items != 1 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -137,7 +137,7 @@ func New(c Config) *Engine {
 	e.slots = &runSlots{Engine: e, free: c.MaxRuns, parked: map[int64]bool{}}
 	e.clientWatch.DB, e.clientWatch.Log = e.DB, c.Log
 	e.Ranker = ranking.New(ranking.Config{DB: e.DB, Records: c.Records, Runs: c.Runs, Queries: c.Queries, SQL: c.SQL, Watch: &e.clientWatch,
-		Confined: c.Confined, QueryRole: c.QueryRole, Channel: c.Channel, RunSlot: e.slots.withRunSlot, AskSlot: e.withAskSlot, Previewing: e.auditPreview})
+		Confined: c.Confined, QueryRole: c.QueryRole, Channel: c.Channel, RunSlot: e.slots.withRunSlot, AskSlot: e.withAskSlot, Previewing: e.auditing("task.preview"), Comparing: e.auditing("task.compare")})
 	return e
 }
 

@@ -52,8 +52,10 @@ func (e *Engine) TransactAnnouncing(ctx context.Context, f func(pgx.Tx) ([]notif
 	return err
 }
 
-// auditPreview writes, in a transaction of its own, that somebody is about to preview a query of a task; of a task that does not
+// auditing returns what writes, in a transaction of its own, that somebody is about to try a query of a task; of a task that does not
 // exist yet, if it has no name.
-func (e *Engine) auditPreview(ctx context.Context, task string, s *assign.Settings) error {
-	return e.Audit.WriteAlone(ctx, audit.Act{Act: "task.preview", Object: task, Detail: audit.TextsOf(&assign.Settings{Query: s.Query})})
+func (e *Engine) auditing(act string) func(ctx context.Context, task string, s *assign.Settings) error {
+	return func(ctx context.Context, task string, s *assign.Settings) error {
+		return e.Audit.WriteAlone(ctx, audit.Act{Act: act, Object: task, Detail: audit.TextsOf(&assign.Settings{Query: s.Query})})
+	}
 }

@@ -1,6 +1,7 @@
 package ranking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,9 @@ func GiveUpSpoilt(ctx context.Context, conn *pgx.Conn) {
 // inQuery calls f in a read-only transaction for user SQL, and rolls it back, even if ctx is over, because the connection is
 // used again. The rollback is one message, since behind a transaction pooler the next message may meet another session.
 func (q *Ranker) inQuery(ctx context.Context, conn *pgx.Conn, f func(pgx.Tx) error) error {
-	tx, err := conn.BeginTx(ctx, pg.ReadOnly)
+	options := pg.ReadOnly
+	options.IsoLevel = cmp.Or(q.snapshot, options.IsoLevel)
+	tx, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

@@ -37,6 +37,7 @@ type Config struct {
 	// Previewing is called before the query of a preview reaches the database; an error refuses the preview. A task that does
 	// not exist yet has no name. nil: nobody asks.
 	Previewing func(ctx context.Context, task string, s *assign.Settings) error
+	Comparing  func(ctx context.Context, task string, s *assign.Settings) error // the same for the query that a task's own is compared with
 
 	// RunSlot and AskSlot call f with a slot for a query: a round's recheck with one of the node's run slots, and a preview, an
 	// explanation or a claim with the slot that they have for themselves. RunSlot does not wait for one; AskSlot does, for a
@@ -46,13 +47,16 @@ type Config struct {
 }
 
 // Ranker executes ranking queries and rechecks.
-type Ranker struct{ Config }
+type Ranker struct {
+	Config
+	snapshot pgx.TxIsoLevel // of transactions for user SQL; empty: each statement has its own
+}
 
 // New returns a ranker.
 func New(c Config) *Ranker {
 	c.MaxDetails = cmp.Or(c.MaxDetails, 256<<20)
 	c.PlanWithin = cmp.Or(c.PlanWithin, 10*time.Second)
-	return &Ranker{c}
+	return &Ranker{Config: c}
 }
 
 // Elsewhere reports whether queries run on a database of their own.

@@ -211,6 +211,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
      */
     preview: (name, options = {}, { signal, within = patience } = {}) =>
       send('POST', `${name ? taskAt(name) : api}/preview`, options, { signal, within }),
+    /** How another query would rank a task's items: options {query} or {version}, {limit, seed}. signal aborts it; within does after so many ms. */
+    compare: (task, options, { signal, within = patience } = {}) => send('POST', `${taskAt(task)}/compare`, options, { signal, within }),
     /** Why an item is or is not handed out. signal aborts it, and the task's query, if that runs for it. */
     explain: async (task, item, { signal } = {}) => (await call('GET', `${taskAt(task)}/items/${segment(item)}`, { within: patience, signal })).body,
     /** items [{item, priority?, not_before?, deadline?, slots?, exclusive?, details?}], to a task without a query: {accepted, duplicates}. */

@@ -29,6 +29,7 @@ type TaskCmd struct {
 	Apply    taskApplyCmd    `cmd:"" help:"Create the tasks in a file, or update them to match it."`
 	Update   taskUpdateCmd   `cmd:"" help:"Change the given settings of a task, and no others."`
 	Delete   taskDeleteCmd   `cmd:"" help:"Delete a task that nobody holds work of. Its history stays."`
+	Compare  taskCompareCmd  `cmd:"" help:"Compare another query with a task's own: what comes in, falls out and moves. Nothing is changed."`
 	Preview  taskPreviewCmd  `cmd:"" help:"Try a query: its best items, its time and cost. Nothing is handed out."`
 	Versions taskVersionsCmd `cmd:"" help:"List the versions of a task, and who made them."`
 	Log      taskLogCmd      `cmd:"" help:"List when a task was changed, paused and resumed, and by whom."`
@@ -724,6 +725,107 @@ func (c taskPreviewCmd) print(s *command.Streams, p assign.Preview) error {
 	}
 	_, err := fmt.Fprintf(s.Out, "The query gave %s in %s: %d held or put off, %d skipped for want of a usable item. Planned cost: %.0f.\n",
 		counted(int(p.Given), "row"), milliseconds(p.DurationMS), p.Blocked, p.PassedOver, p.Cost)
+	return err
+}
+
+type taskCompareCmd struct {
+	Name      string   `arg:"" help:"The task whose query is the old one." complete:"task"`
+	File      string   `short:"f" help:"Compare with the query of the task in this YAML file; - is standard input." xor:"query" placeholder:"task.yaml" complete:"file"`
+	Query     *string  `help:"Compare with this SELECT." xor:"query" placeholder:"SQL"`
+	QueryFile string   `help:"Compare with the query in this file; - is standard input." xor:"query" placeholder:"FILE" complete:"file"`
+	To        *int     `help:"Compare with the query of this version of the task; see getwork task versions." xor:"query" placeholder:"VERSION"`
+	Limit     int      `help:"Compare the best N one by one, at most 1000." default:"100" placeholder:"N"`
+	Seed      *float64 `help:"Make both queries draw the same random numbers: from -1 to 1." placeholder:"X"`
+	Remote    `embed:""`
+}
+
+// Help returns the text that --help adds.
+func (taskCompareCmd) Help() string {
+	return `Examples:
+
+  getwork task compare review-photos --query-file photos.sql
+  getwork task compare review-photos --to 3 --limit 20
+
+Executes both queries on one snapshot, each for no longer than the task's query_timeout, and shows what the other one brings in among the best, leaves out, and moves. Nothing is written, and no work is handed out. --json has both plans, too. For managers.`
+}
+
+// Run compares.
+func (c taskCompareCmd) Run(ctx context.Context, s *command.Streams) error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return command.Usage("--limit must be from 1 to 1000, not %d", c.Limit)
+	}
+	body := map[string]any{"limit": c.Limit, "version": c.To, "seed": c.Seed}
+	if c.To == nil {
+		tried, err := taskPreviewCmd{Name: c.Name, File: c.File, Query: c.Query, QueryFile: c.QueryFile}.tried(ctx)
+		if err != nil {
+			return err
+		}
+		if !tried.named["query"] {
+			return command.Usage("name the query to compare with: -f FILE, --query, --query-file or --to VERSION")
+		}
+		body["query"] = tried.Query
+	}
+	client, err := c.Connect(web.Manager)
+	if err != nil {
+		return err
+	}
+	path, err := taskPath(c.Name)
+	if err != nil {
+		return err
+	}
+	var found assign.Comparison
+	got, err := client.Do(ctx, Call{Method: "POST", Path: path + "/compare", Body: body, query: true}, &found)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.Out, got.body)
+	}
+	return c.print(s, found)
+}
+
+func (c taskCompareCmd) print(s *command.Streams, found assign.Comparison) error {
+	if found.Old.Error != "" {
+		_, err := fmt.Fprintf(s.Out, "The task's own query fails: %s\nThe other one gave %s in %s.\n", found.Old.Error, counted(int(found.New.Given), "row"), milliseconds(found.New.DurationMS))
+		return err
+	}
+	var rows [][]string
+	place := func(rank *int) string {
+		if rank == nil {
+			return ""
+		}
+		return strconv.Itoa(*rank)
+	}
+	row := func(change string, old, new *int, shift assign.Shift) {
+		held := ""
+		if shift.Held {
+			held = "held"
+		}
+		rows = append(rows, []string{change, place(old), place(new), shift.Item, held})
+	}
+	for _, shift := range found.In {
+		row("in", shift.From, shift.Rank, shift)
+	}
+	for _, shift := range found.Out {
+		row("out", shift.Rank, shift.To, shift)
+	}
+	for _, shift := range found.Moved {
+		row("moved", shift.From, shift.To, shift)
+	}
+	if len(rows) > 0 {
+		if err := Table(s.Out, lean([]string{"CHANGE", "OLD", "NEW", "ITEM", "HELD"}, &rows, 4), rows); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(s.Out)
+	}
+	for _, o := range found.Overlap {
+		if o.Of > 0 && (o.Best == 10 || o.Of > o.Best/10) {
+			_, _ = fmt.Fprintf(s.Out, "Of the best %d, %d are the same.\n", o.Of, o.Common)
+		}
+	}
+	_, err := fmt.Fprintf(s.Out, "Old (version %d): %s in %s, cost %.0f. New: %s in %s, cost %.0f. Both return %s.\n", found.Version,
+		counted(int(found.Old.Given), "row"), milliseconds(found.Old.DurationMS), found.Old.Cost,
+		counted(int(found.New.Given), "row"), milliseconds(found.New.DurationMS), found.New.Cost, counted(found.Both, "item"))
 	return err
 }
 

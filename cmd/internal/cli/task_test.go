@@ -260,6 +260,12 @@ func TestTaskVersions(t *testing.T) {
 		t.Errorf("preview %+v", p)
 	}
 	c.Run(1, e2e.Text("no column named \"item\""), "task", "preview", "verify", "--query", "select 1")
+	c.Run(0, e2e.Text("CHANGE  OLD  NEW  ITEM  HELD\nin      -    1    7     -\nout     1    -    1     held\nout     2    -    2     -\nmoved   3    2    3     -\n\nOf the best 5, 1 are the same.\nOld (version 1): 5 rows in ", "Both return 1 item.\n"),
+		"task", "compare", "verify", "--limit", "3", "--query", "select unnest(array[7, 3]) as item")
+	c.Run(0, e2e.Text("Of the best 5, 5 are the same.\nOld (version 1)"), "task", "compare", "verify", "--to", "1")
+	c.Run(1, e2e.Text("has no version 2; its versions are 1 to 1"), "task", "compare", "verify", "--to", "2")
+	c.Run(2, e2e.Text("name the query to compare with"), "task", "compare", "verify")
+	c.Run(2, e2e.Text("--limit must be from 1 to 1000"), "task", "compare", "verify", "--limit", "1001")
 	c.Run(1, e2e.Text("your role is observer"), "task", "preview", "verify", "--role", "observer")
 
 	c.Run(0, nil, "task", "update", "verify", "--title", "T", "--query", "select 'z' as item")

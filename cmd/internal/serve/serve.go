@@ -150,7 +150,7 @@ func (c *Command) Run(ctx context.Context, s *command.Streams) error {
 
 // Queries has the settings that say who may write queries, and how far they are trusted.
 type Queries struct {
-	QueryAuthors      string `help:"The group whose managers may write, preview and restore queries. By default all managers may." placeholder:"GROUP"`
+	QueryAuthors      string `help:"The group whose managers may write, preview, compare and restore queries. By default all managers may." placeholder:"GROUP"`
 	TrustQueryWriters bool   `help:"Let queries use the login of --database-url, though --auth is not dev: whoever may write queries can then read and change all that getwork keeps, sessions and tokens included."`
 }
 
