@@ -151,6 +151,35 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 	bob.Shows(".empty", "There are no tasks yet.")
 }
 
+// A manager sees what another query would change before they save it.
+func TestPageTaskCompare(t *testing.T) {
+	schematest.Thorough(t)
+	t.Parallel()
+	b := page.NewBrowser(t, "")
+	s := e2e.NewSite(t, 1, "")
+	if err := s.As("mary", 0).CreateTask(t.Context(), map[string]any{"name": "verify", "query": "select g as item from generate_series(1, 20) g order by g"}); err != nil {
+		t.Fatal(err)
+	}
+	b.Manager(s.Nodes[0].URL, "Mia", "/tasks/verify")
+	b.State("live", e2e.Soon)
+	b.Await(`document.querySelector('#set-query')`, e2e.Soon)
+	b.Press("#compare-run")
+	b.Shows("#compare .found", "Among the best, nothing changes.")
+	b.Set("set-query", "select g as item from generate_series(2, 21) g order by g = 21 desc, g")
+	b.Shows("#compare", "Of a former text of the query")
+	b.Eval(`((limit) => { limit.value = '10'; limit.dispatchEvent(new Event('change')); return ''; })(document.querySelector('#compare-limit'))`)
+	b.Press("#compare-run")
+	b.Shows("#compare .found", "Among the best, 1 come in, 1 fall out, and 0 move.")
+	b.Shows("#compare .found", "Of the best 10, 9 are the same.")
+	if rows := b.Eval(`[...document.querySelectorAll('.changes tbody tr')].map((tr) => tr.innerText.replace(/\s+/g, ' ').trim()).join(', ')`); rows != "comes in – 1 21, falls out 1 – 1" {
+		t.Errorf("the changes are %q", rows)
+	}
+	b.Set("set-query", "select nothing as item")
+	b.Press("#compare-run")
+	b.Shows("#set-query-error", `column "nothing" does not exist`)
+	b.Await(`document.activeElement.id === 'set-query'`, e2e.Soon)
+}
+
 // A long preview shows its time, leaves the page usable, and can be given up; then the server gives it up, too. Runs
 // are shown as they begin and end.
 func TestPageTaskPreviewGivenUp(t *testing.T) {

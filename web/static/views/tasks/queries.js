@@ -2,6 +2,7 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { t } from '../../lang.js';
+import { Compare } from './compare.js';
 import { Editor } from './editor.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
@@ -34,6 +35,13 @@ export class Queries {
       given: (text) => this.#given(text),
       refused: (e, text) => this.#refused(e, text),
       changed, say: app.say, style: app.style, signal,
+    });
+    this.compare = new Compare({
+      ask: (query, limit, options) => view.api.compare(view.name, { query, limit }, options),
+      text: () => this.#editors.query.value,
+      timeout: () => this.#settings.query_timeout,
+      refused: (e, text) => this.#refused(e, text),
+      changed, say: app.say, signal,
     });
   }
 
@@ -125,7 +133,7 @@ export class Queries {
     this.mark();
     draw();
     const here = document.activeElement;
-    if (here === document.body || here.id.startsWith('preview') || here === query.area) query.go();
+    if (here === document.body || here.id.startsWith('preview') || here.id.startsWith('compare') || here === query.area) query.go();
   }
 
   /** Puts in a query to change, which can be undone like any typing. */
@@ -162,7 +170,8 @@ export class Queries {
         ${this.#sql('recheck')}
       </details>
     </section>
-    ${this.preview.template()}`;
+    ${this.preview.template()}
+    ${form.isNew || this.#view.saving.gone ? nothing : this.compare.template(form.base.version)}`;
   }
 
   #sql(name) {
