@@ -73,6 +73,10 @@ var Scenarios = []Scenario{
 		habits:     mixed,
 		production: true,
 		prepare:    (*stage).openProduction, open: (*stage).makeHooks},
+	{Name: "day", Help: "a desk's days, in which a minute is an hour: six tasks, two of them slow; with --users 50 --agents 0 --for 20m",
+		tasks:  []string{"verify", "verify", "income", "fraud", "calls", "calls", "places", "inbox", "inbox"},
+		jobs:   aDay,
+		habits: mixed.with(func(h *habits) { h.holdFor, h.lease, h.forget, h.fail, h.late = 4, 0, 1, 4, 5 })},
 	{Name: "clicks", Help: "many users click at once on a short query, and then nobody: the last click",
 		turn: 100 * time.Millisecond,
 		// Anything that later frees an item or comes back would wake the task again.
@@ -171,6 +175,20 @@ func withDesk(o Options) []job {
 		}
 	}
 	return all
+}
+
+// aDay are the six tasks of a desk. Times are a sixtieth of what they stand for: queries of half a minute, and of five; leases of half an
+// hour and of two.
+func aDay(o Options) []job {
+	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
+	return []job{
+		ranked("verify", "loan", 300, n(0.4, 0.8), map[string]any{"fresh_for": "15s", "recheck": recheck}),
+		all(ranked("income", "loan", 300, n(4, 6), map[string]any{"conflicts_with": []string{"verify"}})), // four eyes, and slow
+		all(ranked("fraud", "case", 200, n(3, 5), map[string]any{"fresh_for": "20s", "stale_for": "20s"})),
+		leased(all(ranked("calls", "call", 200, n(0.1, 0.3), map[string]any{"max_attempts": 6, "backoff": "1s"})), "30s", 30*time.Second),
+		ranked("places", "place", 40, n(0.1, 0.4), map[string]any{"slots": 3, "max_open": 6}),
+		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "2m", 2*time.Minute),
+	}
 }
 
 // umlauts are tasks whose items are not ASCII.

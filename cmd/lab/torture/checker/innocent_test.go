@@ -30,7 +30,12 @@ func TestNotBroken(t *testing.T) {
 			h.Tables.Versions[0].Groups = []string{"desk"}
 			h.refuse(history.Click, "verify", 404)
 		}, Accepted},
-		"a task that was deleted":         {func(h *tale) { h.Tables.Tasks[0].Deleted = true; h.refuse(history.Click, "verify", 404) }, Accepted},
+		"a task that was deleted": {func(h *tale) { h.Tables.Tasks[0].Deleted = true; h.refuse(history.Click, "verify", 404) }, Accepted},
+		"it lingered for less than the first run took": {func(h *tale) {
+			h.returns("loan-3")
+			h.endsFor(0, "none", "no_match")
+			h.request(0).LingerUntil, h.request(0).CompletedAt = h.at(1.5), h.at(1.5)
+		}, Reasons},
 		"a manager claims it for them":    {func(h *tale) { h.call(history.Claim, 0).Who, h.call(history.Claim, 0).To = mary, "oliver" }, Kept},
 		"an item that is claimed is gone": {func(h *tale) { h.refuse(history.Claim, "verify", 404) }, Accepted},
 		"a click that is too much":        {func(h *tale) { h.refuse(history.Click, "verify", 429) }, Accepted},
