@@ -100,18 +100,23 @@ func judge(w *assign.Work, closed, same bool) error {
 
 const (
 	// given are the columns of dispositions, one row each.
-	given = `unnest($1::bigint[], $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[]) as d (id, state, after, to_others, note, error)`
+	given = `unnest((select $1::bigint[]), $2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::text[]) as d (id, state, after, to_others, note, error)`
 
 	// closeMany is closeWork for many rows, which are locked in the order of ids: two calls that name the same work wait for each other
 	// in one direction only.
+	//
+	// Each row is looked up by its id: "offset 0" and "case" keep PostgreSQL from the indexes of what is held. It expects next to nothing
+	// there, and would compare each row of the call with everything that anybody holds. The sub-query is as in selectSeats.
 	closeMany = `
 with mine as materialized (
   select w.id, w.task_id, w.attempt, d.state, d.after * interval '1 microsecond' as after, d.to_others, d.note, d.error
-  from ` + given + ` join getwork.work w on w.id = d.id
-  where w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
-    and ($7 or w.user_name = $8 and w.instance = $9)
-  order by w.id
-  for update of w
+  from (select * from ` + given + ` order by d.id) d cross join lateral (
+    select w.id, w.task_id, w.attempt
+    from getwork.work w
+    where w.id = d.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+      and ($7 or w.user_name = $8 and w.instance = $9)
+    offset 0
+    for update) w
 ), ended as (
   update getwork.work w
   set state = case when l.exhausted then 'never' else d.state end, exhausted = l.exhausted,
@@ -126,7 +131,7 @@ with mine as materialized (
   join getwork.task_state s on s.task_id = d.task_id
   join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select coalesce(d.state = 'failed' and d.attempt >= v.max_attempts, false) as exhausted) l
-  where w.id = d.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or w.lease_expires_at > clock_timestamp() end
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
 ), ` + SettleMany + `

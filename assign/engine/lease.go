@@ -250,7 +250,7 @@ func judgeExtended(w *assign.Work, by assign.Holder, extended bool) error {
 	return leaseLostErr(*w)
 }
 
-// extendMany is extendWork for many rows, which are locked in the order of ids.
+// extendMany is extendWork for many rows, which are locked in the order of ids. "case" is as in closeMany.
 const extendMany = `
 with mine as materialized (
   select w.id
@@ -262,7 +262,7 @@ with mine as materialized (
 update getwork.work w
 set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
 from mine
-where w.id = mine.id and ` + stillLeased + `
+where w.id = mine.id and case when ` + stillLeased + ` then true end
 returning w.task_id, w.id`
 
 // ExtendMany begins the leases of much work anew in one transaction, and judges each as [Engine.Extend] would: the results have the

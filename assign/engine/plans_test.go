@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,51 @@ func TestHeldByItemWithoutStatistics(t *testing.T) {
 				}
 				if !strings.Contains(plan, `"work_held_slot"`) || strings.Contains(plan, `"work_holder"`) {
 					t.Errorf("%d held, %s:\n%s", held, mode, plan)
+				}
+			}
+		}
+	}
+}
+
+// A call about many works looks each up, also while next to nothing seems to be held. Otherwise it would compare each with all that
+// anybody holds.
+func TestManyAreLookedUp(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := startNode(t, url, nodeOptions{})
+	db := pool(t, url)
+	task := newInbox(t, n, "task", nil)
+	execute(t, db, `insert into getwork.item (task_id, item, pushed_by) select $1, i, 'ann' from generate_series(1, 2000) i`, task.ID)
+	execute(t, db, `insert into getwork.work (task_id, item, user_name, state, closed_at, closed_xid)
+		select $1, i, 'ann', 'completed', clock_timestamp(), pg_current_xact_id() from generate_series(1, 2000) i`, task.ID)
+	ids := make([]int64, 200)
+	for i := range ids {
+		ids[i] = int64(i + 1)
+	}
+	compared := regexp.MustCompile(`"Join Filter": "[^"]*\b(id|item) = `)
+	states, flags := make([]string, len(ids)), make([]bool, len(ids))
+	for _, statistics := range []string{`select 1`, `analyze`} {
+		execute(t, db, statistics)
+		for _, c := range []struct {
+			sql  string
+			args []any
+		}{
+			{closeMany, []any{ids, states, make([]*int64, len(ids)), flags, make([]*string, len(ids)), make([]*string, len(ids)), false, "ann", ""}},
+			{extendMany, []any{ids, "ann", ""}},
+		} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				var plan string
+				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(t.Context(), pg.OwnPlans+`; set local plan_cache_mode = `+mode); err != nil {
+						return err
+					}
+					return tx.QueryRow(t.Context(), `explain (format json) `+n.SQL(c.sql), c.args...).Scan(&plan)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(plan, `"work_pkey"`) || compared.MatchString(plan) {
+					t.Errorf("%s, %s:\n%s", statistics, mode, plan)
 				}
 			}
 		}

@@ -194,7 +194,7 @@ with mine as materialized (
   set state = 'returned', after = interval '0', available_at = clock_timestamp(),
       closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
   from mine
-  where w.id = mine.id and w.state = 'held'
+  where w.id = mine.id and case w.state when 'held' then true end -- see closeMany
   returning w.id, w.task_id, w.item, w.state, w.available_at
 ), ` + engine.SettleMany + `
 select array(select id from ended)`

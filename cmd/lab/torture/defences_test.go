@@ -80,10 +80,10 @@ var defences = map[string][]edit{
 	// A call about many works repeats that condition for each of them, and also closes or extends only what its caller holds. Each edit
 	// drops that for all but the first.
 	"manylease": {
-		{"assign", "(w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())\n    and ($7",
-			"(w.lease_expires_at is null or w.id > any($1) or w.lease_expires_at > clock_timestamp())\n    and ($7"},
-		{"assign", "where w.id = d.id and w.state = 'held' and (w.lease_expires_at is null or",
-			"where w.id = d.id and w.state = 'held' and (w.lease_expires_at is null or w.id > any($1) or"},
+		{"assign", "(w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())\n      and ($7",
+			"(w.lease_expires_at is null or w.id > any($1) or w.lease_expires_at > clock_timestamp())\n      and ($7"},
+		{"assign", "where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or",
+			"where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or w.id > any($1) or"},
 	},
 	"manyholder": {
 		{"assign", "and ($7 or w.user_name", "and ($7 or w.id > any($1) or w.user_name"},
