@@ -47,6 +47,9 @@ func (s *session) getWork(ctx context.Context, count int) (r assign.Request, sin
 // lease could end unnoticed until then. It returns when the request was last sure to wait: at first, that it was not made before since.
 func (s *session) await(ctx context.Context, r *assign.Request, after time.Duration, since time.Time) (time.Time, error) {
 	answered := time.Now()
+	if r.State == assign.Pending {
+		s.needsChannel()
+	}
 	for r.State == assign.Pending {
 		told, ended, look, live := s.channel.about(r.ID)
 		if ended {

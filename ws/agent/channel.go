@@ -17,9 +17,14 @@ type channel struct {
 	missed map[int64]bool // the waiting requests of a snapshot, until they are checked; nil without one
 	wake   chan struct{}  // holds one value when any of this has changed
 	drop   func()         // ends the present connection
+	rests  bool           // it is closed, since nobody needs it
+	stop   func()         // closes it, so that it rests
+	needed chan struct{}  // holds one value when it was needed again
 }
 
-func newChannel() *channel { return &channel{wake: make(chan struct{}, 1), drop: func() {}} }
+func newChannel() *channel {
+	return &channel{wake: make(chan struct{}, 1), needed: make(chan struct{}, 1), drop: func() {}, stop: func() {}}
+}
 
 // set changes the state, and wakes the goroutine that waits for a change.
 func (c *channel) set(change func()) {
@@ -59,7 +64,64 @@ func (c *channel) deaf() {
 	drop()
 }
 
-// listen keeps the live channel open until ctx ends. It logs once that the channel is down, and once that it is back. It logs
+// restAfter is how many requests in a row are answered at once before the live channel rests.
+const restAfter = 10
+
+// answered notes how a request was answered. While quick work is handed out without waiting, the channel rests: it would tell of each
+// item what the answers to calls have told already, at a sixth of all that an item costs. If somebody takes back work of that second,
+// the agent learns it when the outcome is refused.
+func (s *session) answered(all bool) {
+	if s.inRow++; !all {
+		s.inRow = 0
+	}
+	if s.inRow != restAfter {
+		return
+	}
+	s.mu.Lock()
+	quick := s.isQuick()
+	s.mu.Unlock()
+	if !quick {
+		s.inRow = 0
+		return
+	}
+	s.channel.set(func() {
+		s.channel.rests, s.channel.live = true, false
+		s.channel.stop()
+	})
+}
+
+// needsChannel opens the live channel if it rests: a request waits, or work takes longer.
+func (s *session) needsChannel() {
+	s.inRow = 0
+	s.channel.mu.Lock()
+	defer s.channel.mu.Unlock()
+	s.channel.rests = false
+	select {
+	case s.channel.needed <- struct{}{}:
+	default:
+	}
+}
+
+// open returns the context of the next connection, when one is needed; nil when ctx ends.
+func (c *channel) open(ctx context.Context) context.Context {
+	for {
+		c.mu.Lock()
+		if !c.rests {
+			following, stop := context.WithCancel(ctx)
+			c.stop = stop
+			c.mu.Unlock()
+			return following
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.needed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listen keeps the live channel open until ctx ends, unless it rests. It logs once that the channel is down, and once that it is back. It logs
 // nothing if the channel comes back at once, as after a node's restart, or if the whole server is away, which is logged
 // elsewhere.
 func (s *session) listen(ctx context.Context) {
@@ -82,9 +144,17 @@ func (s *session) listen(ctx context.Context) {
 	}}
 	s.channel.set(func() { s.channel.drop = live.Reconnect })
 	for {
-		err := live.Run(ctx)
+		following := s.channel.open(ctx)
+		if following == nil {
+			return
+		}
+		err := live.Run(following)
 		if ctx.Err() != nil {
 			return
+		}
+		if following.Err() != nil { // it rests; an event that came meanwhile may have called it live
+			s.channel.set(func() { s.channel.live = false })
+			continue
 		}
 		lost(err) // probably for good; the agent's other calls show whether it is
 		pause := time.NewTimer(redialRefused)

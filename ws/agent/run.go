@@ -32,6 +32,8 @@ type session struct {
 	ended    chan struct{}  // holds one value when a job has ended
 	running  sync.WaitGroup
 
+	inRow int // how many requests in a row were answered at once, with all that they asked for; of the goroutine of take
+
 	renewals *together[struct{}]
 	results  *together[assign.Disposition]
 }
@@ -83,6 +85,7 @@ func (s *session) take(ctx context.Context) error {
 			err = s.reconsider(ctx, err, count)
 		case len(r.Work) > 0:
 			pause = 0
+			s.answered(len(r.Work) == count)
 			s.begin(r.Work, since, early)
 		case early && r.Reason != nil && *r.Reason == assign.AtLimit:
 			s.mu.Lock()
@@ -154,31 +157,32 @@ func (s *session) rest(ctx context.Context, pause time.Duration) {
 }
 
 // awaitPlace waits until a place is free, and returns how many items to ask for. While work is quick, it asks for the next items early,
-// before there are places for all of them, and for half of the places at least.
+// for as many as there are places: one batch is handed out while the results of the one before are sent.
 func (s *session) awaitPlace(ctx context.Context) (count int, early bool) {
+	slow := time.NewTimer(quickWithin)
+	defer slow.Stop()
 	for {
 		s.mu.Lock()
 		most := max(s.task.MaxRequest, 1)
-		count = min(s.Concurrency-len(s.jobs), most)
-		early = len(s.jobs) > 0 && !s.atLimit && s.isQuick()
-		enough := 1
-		if early {
-			count = min(2*s.Concurrency-len(s.jobs), s.Concurrency, most)
-			enough = min((s.Concurrency+1)/2, most)
+		count, early = min(s.Concurrency-len(s.jobs), most), false
+		quick := true
+		if ahead := min(2*s.Concurrency-len(s.jobs), s.Concurrency, most); len(s.jobs) > 0 && ahead >= min(s.Concurrency, most) {
+			quick = s.isQuick()
+			if early = quick && !s.atLimit; early {
+				count = ahead
+			}
 		}
 		s.mu.Unlock()
-		if count >= enough || ctx.Err() != nil {
-			return count, early
+		if !quick {
+			s.needsChannel()
 		}
-		var slow <-chan time.Time
-		if early { // one that has just begun may turn out to be slow
-			t := time.NewTimer(quickWithin)
-			defer t.Stop()
-			slow = t.C
+		if count >= 1 || ctx.Err() != nil {
+			return count, early
 		}
 		select {
 		case <-s.ended:
-		case <-slow:
+		case <-slow.C: // no place became free
+			s.needsChannel()
 		case <-ctx.Done():
 		}
 	}
@@ -239,6 +243,7 @@ func (s *session) drain() {
 	left := len(s.jobs)
 	s.mu.Unlock()
 	if left > 0 {
+		s.needsChannel()
 		s.Log.Info("draining", "in_hand", left, "at_most", s.Drain)
 	}
 	late := time.AfterFunc(s.Drain, func() {

@@ -63,7 +63,7 @@ func (t *together[T]) say(ctx context.Context, one *saying[T]) error {
 // run makes calls until nobody waits.
 func (t *together[T]) run() {
 	for {
-		runtime.Gosched() // whoever is about to say something comes first
+		t.yield()
 		all := t.next()
 		if all == nil {
 			return
@@ -84,6 +84,16 @@ func (t *together[T]) run() {
 		for _, one := range all {
 			close(one.done)
 		}
+	}
+}
+
+// yield lets those come first who are about to say something, such as all whose handlers were called together.
+func (t *together[T]) yield() {
+	for before, now := -1, 0; before < now && now < assign.MaxMany; {
+		runtime.Gosched()
+		t.mu.Lock()
+		before, now = now, len(t.waiting)
+		t.mu.Unlock()
 	}
 }
 
