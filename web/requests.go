@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -83,20 +84,38 @@ func complete(r *assign.Request) bool { return r.State != assign.Pending }
 
 // prefersWait reads "Prefer: wait=N", at most 120 seconds.
 func prefersWait(r *http.Request) (time.Duration, bool) {
-	for _, header := range r.Header.Values("Prefer") {
-		for preference := range strings.SplitSeq(header, ",") {
-			name, value, _ := strings.Cut(preference, "=")
-			value, _, _ = strings.Cut(value, ";")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 64)
-			if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the largest number
-				return time.Duration(min(n, 120)) * time.Second, true
-			}
+	for value := range preferences(r, "wait") {
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the largest number
+			return time.Duration(min(n, 120)) * time.Second, true
 		}
 	}
 	return 0, false
+}
+
+// prefersMinimal reads "Prefer: return=minimal".
+func prefersMinimal(r *http.Request) bool {
+	for value := range preferences(r, "return") {
+		if value == "minimal" {
+			return true
+		}
+	}
+	return false
+}
+
+// preferences returns the values of one of the preferences of RFC 7240.
+func preferences(r *http.Request, wanted string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, header := range r.Header.Values("Prefer") {
+			for preference := range strings.SplitSeq(header, ",") {
+				name, value, _ := strings.Cut(preference, "=")
+				value, _, _ = strings.Cut(value, ";")
+				if strings.EqualFold(strings.TrimSpace(name), wanted) && !yield(strings.Trim(strings.TrimSpace(value), `"`)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // hold delays the answer until the request is ready or the wait is over. If too many wait already, it answers at once:

@@ -85,7 +85,7 @@ func (s *server) disposeMany(w http.ResponseWriter, r *http.Request) error {
 	}
 	c := CallerOf(r)
 	return s.many(w, r, ids, func(may []int) ([]assign.Result, error) {
-		return s.Engine.DisposeMany(r.Context(), some(all, may), c.Holder, c.Role == Manager)
+		return s.Engine.DisposeMany(r.Context(), some(all, may), c.Holder, c.Role == Manager, prefersMinimal(r))
 	})
 }
 

@@ -87,6 +87,15 @@ func TestDisposeMany(t *testing.T) {
 	if r := read[results](n.call(t, "POST", "/api/v1/work/dispositions", manager(), fmt.Sprintf(`{"dispositions":[{"id":"%d","outcome":"complete"}]}`, hers.ID)).want(200)); r.Results[0].Work.ClosedBy == nil || *r.Results[0].Work.ClosedBy != "maria" {
 		t.Errorf("%+v", r)
 	}
+	n.call(t, "POST", "/api/v1/tasks/inbox/items", asAgent("robot"), `[{"item":"g"},{"item":"h"}]`).want(200)
+	two := n.take(t, "inbox", "oliver", 2)
+	body = fmt.Sprintf(`{"dispositions":[{"id":"%d","outcome":"complete"},{"id":"%d","outcome":"never"}]}`, two[0].ID, two[1].ID)
+	brief := fmt.Sprintf(`{"results":[{"id":"%d","status":200},{"id":"%d","status":200}]}`, two[0].ID, two[1].ID)
+	for range 2 {
+		if r := n.call(t, "POST", "/api/v1/work/dispositions", as("oliver", "Prefer", "respond-async, return=minimal"), body).want(200); strings.TrimSpace(r.body) != brief {
+			t.Errorf("%s, want %s", r.body, brief)
+		}
+	}
 	if r := n.call(t, "POST", "/api/v1/work/dispositions", as("oliver"), `{"dispositions":[]}`).want(200); strings.TrimSpace(r.body) != `{"results":[]}` {
 		t.Error(r.body)
 	}

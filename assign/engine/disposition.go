@@ -135,7 +135,7 @@ with mine as materialized (
   returning w.id, w.task_id, w.item, w.state, w.available_at,
     v.query is null and w.exclusive is null and w.state = 'completed' as quiet
 ), ` + SettleMany + `
-select e.id, e.task_id, e.quiet from ended e`
+select e.id, e.task_id, e.state, e.quiet from ended e`
 
 	// Each row is looked up. The planner expects the rows of a call to be cheaper in a read of the whole table, while that is small.
 	selectMany = `
@@ -147,8 +147,8 @@ join getwork.task_state s using (task_id)`
 
 // DisposeMany disposes of much work in one transaction, and judges each as [Engine.Dispose] would: the results have the order of the
 // dispositions. All details together are bounded as in any answer. If any work is named twice, or more than [assign.MaxMany],
-// nothing is done.
-func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assign.Holder, asManager bool) ([]assign.Result, error) {
+// nothing is done. brief leaves the work out of the results; what the call has closed is not read then.
+func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assign.Holder, asManager, brief bool) ([]assign.Result, error) {
 	ids := make([]int64, len(all))
 	for i, d := range all {
 		ids[i] = d.ID
@@ -168,21 +168,28 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 	if len(c.ids) == 0 {
 		return results, nil
 	}
+	type ending struct {
+		task  int64
+		state assign.WorkState
+	}
 	var closed map[int64]bool
+	var ends map[ending]int
 	var freed []int64
 	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
 		rows, err := tx.Query(ctx, e.SQL(closeMany), c.ids, c.states, c.afters, c.toOthers, c.notes, c.errors, asManager, by.User, by.Instance)
 		if err != nil {
 			return nil, err
 		}
-		closed, freed = map[int64]bool{}, nil
+		closed, ends, freed = map[int64]bool{}, map[ending]int{}, nil
 		byTask := map[int64][]int64{}
-		var id, task int64
+		var id int64
+		var end ending
 		var quiet bool
-		_, err = pgx.ForEachRow(rows, []any{&id, &task, &quiet}, func() error {
-			closed[id], byTask[task] = true, append(byTask[task], id)
-			if !quiet && !slices.Contains(freed, task) {
-				freed = append(freed, task)
+		_, err = pgx.ForEachRow(rows, []any{&id, &end.task, &end.state, &quiet}, func() error {
+			closed[id], byTask[end.task] = true, append(byTask[end.task], id)
+			ends[end]++
+			if !quiet && !slices.Contains(freed, end.task) {
+				freed = append(freed, end.task)
 			}
 			return nil
 		})
@@ -194,16 +201,28 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 	if len(freed) > 0 { // before any further read: the caller may be gone by now
 		e.WakeFreed(ctx, freed...)
 	}
-	found, err := e.works(ctx, c.ids, c.afters, c.toOthers)
+	for end, n := range ends {
+		e.CountClosed(end.task, end.state, n)
+	}
+	read := c
+	if brief {
+		read = disposals{}
+		for _, i := range c.at {
+			if id := all[i].ID; closed[id] {
+				results[i] = assign.Result{ID: id, Status: 200}
+			} else {
+				read.add(all[i], i)
+			}
+		}
+		if len(read.ids) == 0 {
+			return results, nil
+		}
+	}
+	found, err := e.works(ctx, read.ids, read.afters, read.toOthers)
 	if err != nil {
 		return nil, err
 	}
-	type ending struct {
-		task  int64
-		state assign.WorkState
-	}
-	ends := map[ending]int{}
-	for _, i := range c.at {
+	for _, i := range read.at {
 		d := all[i]
 		f := found[d.ID]
 		if f == nil || !asManager && f.work.Holder() != by {
@@ -211,17 +230,13 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 			continue
 		}
 		w := &f.work
-		if closed[d.ID] {
-			ends[ending{w.TaskID, w.State}]++
-		}
 		if err := judge(w, closed[d.ID], f.same && records.ClosedAs(w, d.Disposition)); err != nil {
 			results[i] = refused(d.ID, err)
 			continue
 		}
-		results[i] = assign.Result{ID: d.ID, Status: 200, Work: w}
-	}
-	for end, n := range ends {
-		e.CountClosed(end.task, end.state, n)
+		if results[i] = (assign.Result{ID: d.ID, Status: 200}); !brief {
+			results[i].Work = w
+		}
 	}
 	return results, nil
 }

@@ -24,7 +24,7 @@ func each(d assign.Disposition, works ...assign.Work) (all []assign.Disposal) {
 // disposeMany disposes as a holder, or as a manager, and fails the test if the call as a whole is refused.
 func (n *node) disposeMany(t testing.TB, by assign.Holder, asManager bool, all ...assign.Disposal) []assign.Result {
 	t.Helper()
-	results, err := n.DisposeMany(t.Context(), all, by, asManager)
+	results, err := n.DisposeMany(t.Context(), all, by, asManager, false)
 	if err != nil || len(results) != len(all) {
 		t.Fatalf("%d results of %d: %v", len(results), len(all), err)
 	}
@@ -140,7 +140,7 @@ func TestManyRefused(t *testing.T) {
 	works := n.serve(t, "inbox", "ann", 2).Work
 	ann := works[0].Holder()
 	d := each(assign.Disposition{Outcome: "complete"}, works[0], works[1], works[0])
-	_, err := n.DisposeMany(t.Context(), d, ann, false)
+	_, err := n.DisposeMany(t.Context(), d, ann, false, false)
 	wantKind(t, err, assign.Invalid)
 	_, err = n.ExtendMany(t.Context(), []int64{works[0].ID, works[0].ID}, ann)
 	wantKind(t, err, assign.Invalid)
@@ -149,7 +149,7 @@ func TestManyRefused(t *testing.T) {
 	for i := range int64(assign.MaxMany + 1) {
 		ids, many = append(ids, 1000+i), append(many, assign.Disposal{ID: 1000 + i, Disposition: d[0].Disposition})
 	}
-	_, err = n.DisposeMany(t.Context(), many, ann, false)
+	_, err = n.DisposeMany(t.Context(), many, ann, false, false)
 	wantKind(t, err, assign.TooLarge)
 	_, err = n.ExtendMany(t.Context(), ids, ann)
 	wantKind(t, err, assign.TooLarge)

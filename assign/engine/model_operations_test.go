@@ -240,7 +240,7 @@ func (w *modelWorld) doDisposeMany() {
 		all[i].Disposition, after[i], others[i] = w.disposition()
 	}
 	for range pick(w.T, "times", 1, 2) {
-		results, err := w.e.DisposeMany(w.Context(), all, by, asManager)
+		results, err := w.e.DisposeMany(w.Context(), all, by, asManager, false)
 		w.must(err)
 		var freed []*modelTask
 		for i, p := range parts {
@@ -314,7 +314,7 @@ func (w *modelWorld) doExpire() {
 	_, err = w.e.Extend(w.Context(), x.id, x.holder)
 	w.wantRefusal(err, assign.LeaseLost)
 	results, err := w.e.DisposeMany(w.Context(), []assign.Disposal{{ID: -1, Disposition: assign.Disposition{Outcome: "never"}},
-		{ID: x.id, Disposition: assign.Disposition{Outcome: "complete"}}}, x.holder, false)
+		{ID: x.id, Disposition: assign.Disposition{Outcome: "complete"}}}, x.holder, false, false)
 	w.must(err)
 	w.wantResult(results[1], x.id, assign.LeaseLost)
 	results, err = w.e.ExtendMany(w.Context(), []int64{-1, x.id}, x.holder)

@@ -202,7 +202,7 @@ func (c *modelRace) doMine(ctx context.Context, n *node, call modelCall, me assi
 				results[0].Work = &w
 			}
 		} else {
-			results, err = n.DisposeMany(ctx, all, me, false)
+			results, err = n.DisposeMany(ctx, all, me, false, false)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

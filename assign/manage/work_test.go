@@ -114,7 +114,7 @@ func TestReleaseBesideManyDispositions(t *testing.T) {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		if _, err := n.DisposeMany(t.Context(), all, assign.Holder{User: "ann"}, false); err != nil {
+		if _, err := n.DisposeMany(t.Context(), all, assign.Holder{User: "ann"}, false, false); err != nil {
 			t.Error(err)
 		}
 	})

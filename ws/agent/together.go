@@ -142,7 +142,7 @@ func settle[T any](all []*saying[T], results []assign.Result, sent time.Time, er
 			one.err = err
 		case results[i].Problem != nil:
 			one.err = client.RefusalOf(results[i])
-		default:
+		case results[i].Work != nil:
 			one.work = *results[i].Work
 		}
 	}
@@ -172,7 +172,7 @@ func (s *session) newTogether() {
 		for i, one := range all {
 			disposals[i] = assign.Disposal{ID: one.id, Disposition: one.what}
 		}
-		results, err := s.server.DisposeMany(ctx, disposals, callOptions(all)...)
+		results, err := s.server.DisposeMany(ctx, disposals, append(callOptions(all), client.Brief())...)
 		settle(all, results, time.Time{}, err)
 	}}
 }
