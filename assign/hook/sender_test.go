@@ -42,7 +42,7 @@ func TestRecorded(t *testing.T) {
 	d.exec(`update getwork.work set lease_expires_at = clock_timestamp(), lease = '1s' where item = 'a'`) // an extension is no event
 	d.exec(`update getwork.work set state = state`)                                                       // nor is a change that leaves it held
 	d.close("a")
-	d.assign("b")
+	d.exec(`insert into getwork.work (task_id, item, user_name, deadline) values (1, 'b', 'oliver', '2026-12-24 18:00+01')`)
 	d.exec(`update getwork.work set state = 'expired', closed_at = clock_timestamp(), closed_xid = pg_current_xact_id() where item = 'b'`)
 	d.exec(`insert into getwork.run (task_id, version, node) values (1, 1, 'n1')`)
 	d.exec(`update getwork.run set state = 'failed', finished_at = clock_timestamp(), error = 'a secret of the bank'`)
@@ -51,6 +51,11 @@ func TestRecorded(t *testing.T) {
 	got := d.text(`select string_agg(type || ' ' || item, ', ' order by id) from getwork.hook_event`)
 	if want := "work.assigned a, work.closed a, work.assigned b, work.expired b, run.failed , run.failed "; got != want {
 		t.Errorf("events: %s\nwant:   %s", got, want)
+	}
+	got = d.text(`select string_agg(item || ' ' || coalesce(body #>> '{data,deadline}', 'none'), ', ' order by id) from getwork.hook_event where item <> ''`)
+	const due = "2026-12-24T17:00:00.000000Z"
+	if want := "a none, a none, b " + due + ", b " + due; got != want {
+		t.Errorf("deadlines: %s\nwant:      %s", got, want)
 	}
 	if d.text(`select (string_agg(body::text, '') like '%secret%')::text from getwork.hook_event`) != "false" {
 		t.Error("an event has the text of an error")

@@ -110,7 +110,7 @@ var plants = []plant{
 		edit{"assign", "pollEvery = time.Second", "pollEvery = 30 * time.Second"},
 		torture.Options{Scenario: "queries", For: 40 * time.Second}},
 	{"web hooks are not told what expires", checker.Recorded,
-		edit{"schema", "else 'work.closed' end;\n", "else 'work.closed' end;\n  if kind = 'work.expired' then return null; end if;\n"},
+		edit{"schema", "else 'work.closed'\n  end;\n", "else 'work.closed'\n  end;\n  if kind = 'work.expired' then return null; end if;\n"},
 		torture.Options{}},
 	{"whatever a receiver answers, it has accepted the event", checker.Due,
 		edit{"assign", "if got.status/100 == 2 {", "if got.status > 0 {"},
