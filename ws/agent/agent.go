@@ -7,7 +7,8 @@
 //
 // While its last items took under a second each, and have a lease of ten seconds or more, it takes the next ones early, at most as
 // many as it has places. What it has not begun after two seconds, or when it ends, goes back, and uses no attempt; if it is killed, that
-// runs out, and uses one. Results and renewals are sent together: what has come by the time the last call is back.
+// runs out, and uses one. Results and renewals are sent together: what has come by the time the last call is back. While such work is
+// there whenever it asks, it closes the WebSocket.
 //
 // The agent works only under a lease that is still its own: it renews the lease after each third of it, and before the work starts if
 // a third may be over by then. If the lease is lost, or no node answered until its end, the agent cancels the handler's context and reports nothing about
