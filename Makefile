@@ -70,3 +70,4 @@ release: ## binaries, packages, images, SBOMs and checksums, into dist/
 
 baseline: ## with a release: later changes of the API are compared with what it is now
 	cp web/openapi.json web/openapi.released.json
+	: >web/openapi.grown

@@ -43,6 +43,12 @@ func (r *Request) AppendJSON(b []byte) []byte {
 	} else {
 		b = strconv.AppendInt(b, *r.Position, 10)
 	}
+	if r.Tasks != nil {
+		b = appendList(append(b, `,"tasks":`...), r.Tasks, func(name *string, b []byte) []byte { return appendText(b, "", *name) })
+	}
+	if r.Asking != nil {
+		b = appendText(b, `,"asking":`, *r.Asking)
+	}
 	b = append(b, `,"work":`...)
 	return append(appendList(b, r.Work, (*Work).AppendJSON), '}')
 }
@@ -105,7 +111,12 @@ func (p Pipeline) AppendJSON(b []byte) []byte {
 	b = append(b, `{"work":`...)
 	b = appendList(b, p.Work, (*Work).AppendJSON)
 	b = append(b, `,"requests":`...)
-	return append(appendList(b, p.Requests, (*Request).AppendJSON), '}')
+	b = appendList(b, p.Requests, (*Request).AppendJSON)
+	if len(p.Absences) > 0 { // they are few
+		absences, _ := json.Marshal(p.Absences)
+		b = append(append(b, `,"absences":`...), absences...)
+	}
+	return append(b, '}')
 }
 
 // AppendResults appends the answer to a call for much work to b.

@@ -11,7 +11,7 @@ import (
 
 // Event is one server message of the live channel: {"type":T, T:{…}}.
 type Event struct {
-	Type string // hello, snapshot, request, work, run, task, tasks, node or error
+	Type string // hello, snapshot, request, work, absence, run, task, tasks, node or error
 
 	// Body is what follows the type. Its Go type decides who may read it: Of and Withheld know *Request, *Work, *Task, Pipeline
 	// and RunEvent, and pass anything else, such as a Task by value, to everybody as it is.

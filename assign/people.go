@@ -26,6 +26,8 @@ type Who struct {
 	Holder   Holder
 	Groups   []string // the user's groups
 	Anything bool     // needs no group: the user is a manager or an observer
+	Program  bool     // a program (role agent): a limit of its own name alone binds it
+	Picks    bool     // may ask by name for what people get only as their next: not a person at a desk
 	Counts   bool     // may read how much there is, and no queries: a screen on a wall
 	Tasks    []string // the only tasks that the user's token is for; nil: all
 

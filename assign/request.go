@@ -1,6 +1,9 @@
 package assign
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // State is the state of a request. ARCHITECTURE.md lists all states and transitions.
 type State string
@@ -23,8 +26,9 @@ const (
 	NoMatch Reason = "no_match" // the query returned nothing, or the inbox is empty
 	AllHeld Reason = "all_held" // every item is held or put off
 	Rules   Reason = "rules"    // some items can be handed out, but none, or no more, to this user
-	AtLimit Reason = "at_limit" // the user holds as much of the task as the limit allows
+	AtLimit Reason = "at_limit" // the user holds as much as a limit allows: the task's, or the one over all tasks
 	Paused  Reason = "paused"   // a manager paused the task
+	Away    Reason = "away"     // the user is away
 )
 
 // Request is one holder's "get work" on one task, as the API shows it.
@@ -49,9 +53,13 @@ type Request struct {
 	Position    *int64     `json:"position"`     // among the task's waiting requests, from 1; nil if it has ended, or if a thousand are before it
 	Work        []Work     `json:"work"`         // what it got, best first, also if it is closed by now
 
+	Tasks  []string `json:"tasks,omitempty"`  // that it could be served from, in the order in which they are asked; nil: it is for one task
+	Asking *string  `json:"asking,omitempty"` // the one whose query is to run for it now
+
 	Age    time.Duration `json:"-"` // at the time of reading, by the database's clock
 	Left   bool          `json:"-"` // a round has read it, and left it lingering
 	TaskID int64         `json:"-"`
+	LineID int64         `json:"-"` // of the task whose line it waits in; 0: of none
 }
 
 // Holder returns the holder who asked.
@@ -62,15 +70,46 @@ type Click struct {
 	Holder   Holder
 	Groups   []string  // the user's groups
 	Anything bool      // needs no group: the user is a manager
+	Program  bool      // as in [Who]
 	Count    int       // from 1 to the task's max_request
 	Linger   Duration  // how long to wait if there is nothing; at most 24 h
 	Lease    *Duration // how long to hold the work if the task has no lease; 1 s to 24 h; nil for no lease
 	Key      string    // the Idempotency-Key; empty for none
+	Picks    bool      // may ask by name for what people get only as their next
+
+	Tasks  []string // of a click over several tasks: their names, or "*" for all
+	Within []string // of a click over all: only those; nil: all that the user may see
 
 	Credential string    // what the user came in with; empty under --auth dev
 	ValidUntil time.Time // when that ends by itself; zero: it does not
 
 	Traceparent string // of the click's span, if that is sampled; empty for none
+}
+
+// CheckTasks returns a [Refusal] that is [Invalid] if tasks can't be asked for at once.
+func CheckTasks(names []string) error {
+	if len(names) == 0 || len(names) > 100 {
+		return RefuseField("tasks", `tasks has 1 to 100 names, or is ["*"] for all tasks that you may see; this one has %d`, len(names))
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if name == "*" && len(names) > 1 {
+			return RefuseField("tasks", `"*" stands for all tasks, and alone`)
+		}
+		if name != "*" && !IsTaskName(name) {
+			return NoTask(name)
+		}
+		if seen[name] {
+			return RefuseField("tasks", "task %q is named twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// NotByName says that people don't get work of a task by its name, and what to do.
+func NotByName(task string) string {
+	return fmt.Sprintf(`work of %q is handed out as what comes next, and not by name; ask for all your tasks: getwork get, the page's "Get next work", or POST /api/v1/requests with "tasks": ["*"]`, task)
 }
 
 // MaxLinger is the longest that a request may linger.

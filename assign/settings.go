@@ -96,6 +96,14 @@ type Settings struct {
 	// Notes says who sees, beside managers, how an item was let go of before: its holders, or nobody.
 	Notes string `json:"notes" new:"holders" placeholder:"holders" help:"Who sees how an item was let go of before, with its notes, beside managers: holders, or managers for nobody; the default is holders."`
 
+	// OnAway says what becomes of work whose holder is away.
+	OnAway string `json:"on_away" new:"keep" placeholder:"keep" help:"What becomes of held work when its holder is away: keep for nothing, release to hand it out again, or to to give it to their substitute, if they have one who may have it; the default is keep."`
+	// Requests over several tasks get from the task with the highest Priority first, and from those that are equal in turns.
+	Priority int `json:"priority" new:"0" least:"-1000000" most:"1000000" placeholder:"0" help:"Who asks for the next item of any task gets one of the task with the highest number; the default is 0."`
+
+	// Pick says whether people may ask for this task by name, or only for whatever comes next.
+	Pick string `json:"pick" new:"any" placeholder:"any" help:"What people may ask for: any means this task and its items by name, next only the next item of all their tasks; the default is any."`
+
 	// A task that is Paused hands out nothing; its pending requests go on waiting.
 	Paused bool `json:"paused" negatable:"" help:"Hand out nothing."`
 }
@@ -258,6 +266,8 @@ func (s *Settings) Check() error {
 	wrong(s.Query != "" && s.Query.Trimmed() == "", "query", "a query is one SELECT that returns a column item, best first; null makes the task an inbox")
 	wrong(s.Recheck != "" && s.Recheck.Trimmed() == "", "recheck", "a recheck is one SELECT on $1 text[] that returns the items that still match, or null for none")
 	wrong(s.Notes != "holders" && s.Notes != "managers", "notes", `"holders" or "managers"`)
+	wrong(s.OnAway != KeepAway && s.OnAway != ReleaseAway && s.OnAway != PassAway, "on_away", `"keep", "release" or "to"`)
+	wrong(s.Pick != "any" && s.Pick != "next", "pick", `"any" or "next"`)
 	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
 	wrong(slices.Contains(s.ConflictsWith, s.Name), "conflicts_with", "a task does not conflict with itself")
 	for _, g := range s.Groups {

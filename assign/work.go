@@ -78,24 +78,26 @@ func (w *Work) RanOut() bool { return w.ClosedAt != nil && w.ClosedBy == nil }
 // Holder returns the holder who has the work, or had it.
 func (w *Work) Holder() Holder { return Holder{w.User, w.Instance} }
 
-// Pipeline is all work that a holder has, and the requests that wait.
+// Pipeline is all work that a holder has, the requests that wait, and the absences that are in force or to come.
 type Pipeline struct {
 	Work     []Work    `json:"work"`
 	Requests []Request `json:"requests"`
+	Absences []Absence `json:"absences,omitempty"`
 
 	At time.Time `json:"-"` // when it was read, by the database's clock
 }
 
 // Of returns the part of the pipeline that is of these tasks.
 func (p Pipeline) Of(tasks []string) Pipeline {
-	some := Pipeline{Work: []Work{}, Requests: []Request{}, At: p.At}
+	some := Pipeline{Work: []Work{}, Requests: []Request{}, Absences: p.Absences, At: p.At}
 	for _, w := range p.Work {
 		if slices.Contains(tasks, w.Task) {
 			some.Work = append(some.Work, w)
 		}
 	}
 	for _, r := range p.Requests {
-		if slices.Contains(tasks, r.Task) {
+		others := func(name string) bool { return !slices.Contains(tasks, name) }
+		if slices.Contains(tasks, r.Task) || r.Task == "*" && !slices.ContainsFunc(r.Tasks, others) {
 			some.Requests = append(some.Requests, r)
 		}
 	}

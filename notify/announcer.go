@@ -173,10 +173,11 @@ func merge(into map[int64]*Change, c Change) {
 		to.Rounds = add(to.Rounds, c.Rounds)
 		to.Requests = add(to.Requests, c.Requests)
 		to.Work = add(to.Work, c.Work)
+		to.Absences = add(to.Absences, c.Absences)
 		to.Many = to.ids() > maxIDs
 	}
 	if to.Many {
-		to.Rounds, to.Requests, to.Work = nil, nil, nil
+		to.Rounds, to.Requests, to.Work, to.Absences = nil, nil, nil, nil
 	}
 }
 

@@ -43,6 +43,7 @@ type Change struct {
 	Requests []int64 `json:"requests,omitempty"` // recorded or cancelled
 	Work     []int64 `json:"work,omitempty"`     // closed or extended
 	Runs     []int64 `json:"runs,omitempty"`     // started, or ended without a round
+	Absences []int64 `json:"absences,omitempty"` // entered or ended; they are of no task, so Task is 0
 	Settings bool    `json:"settings,omitempty"` // the task itself is new, changed, or deleted
 	Waiting  bool    `json:"waiting,omitempty"`  // the node wants to run it and has no free slot
 	Items    bool    `json:"items,omitempty"`    // the inbox was filled
@@ -82,7 +83,9 @@ func Decode(payload string) (Message, error) {
 }
 
 // ids returns how many ids the change names.
-func (c Change) ids() int { return len(c.Rounds) + len(c.Requests) + len(c.Work) + len(c.Runs) }
+func (c Change) ids() int {
+	return len(c.Rounds) + len(c.Requests) + len(c.Work) + len(c.Runs) + len(c.Absences)
+}
 
 // silent reports whether the change is empty.
 func (c Change) silent() bool {

@@ -10,6 +10,7 @@ import (
 
 	"getwork/assign"
 	"getwork/assign/audit"
+	"getwork/assign/pg"
 	"getwork/assign/rights"
 )
 
@@ -45,7 +46,7 @@ type Caller struct {
 
 // Who returns the caller as the engine knows it. Managers and observers need no group: routes say what each may do.
 func (c *Caller) Who() assign.Who {
-	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer, Counts: c.Wall, Tasks: c.Tasks, Credential: c.Credential}
+	return assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Role == Manager || c.Role == Observer, Program: c.Role == Agent, Picks: c.Role == Manager || c.Role == Agent, Counts: c.Wall, Tasks: c.Tasks, Credential: c.Credential}
 }
 
 // jwtLingers is how long a request may linger on after the JWT that it was made with: programs get short-lived ones.
@@ -225,6 +226,7 @@ func (s *server) logOut(w http.ResponseWriter, r *http.Request) error {
 // whoAmI answers with the caller, so that the page knows whom the cookie names, and until when.
 func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
 	c := CallerOf(r)
+	open, limit := s.room(r.Context(), c)
 	me := struct {
 		User   string     `json:"user"`
 		Role   Role       `json:"role,omitempty"`
@@ -235,7 +237,16 @@ func (s *server) whoAmI(w http.ResponseWriter, r *http.Request) error {
 		IdleAt *time.Time `json:"idle_at,omitempty"`
 		LogOut bool       `json:"log_out"`
 		Wall   bool       `json:"wall,omitempty"`
-	}{c.Holder.User, c.Role, append([]string{}, c.Groups...), c.Admin, c.By, orNil(c.EndsAt), orNil(c.IdleAt), c.By == "session" || c.By == "dev", c.Wall}
+
+		Open    *int             `json:"open,omitempty"`
+		MaxOpen *int             `json:"max_open,omitempty"`
+		Away    **assign.Absence `json:"away,omitempty"` // absent while the database is away
+	}{c.Holder.User, c.Role, append([]string{}, c.Groups...), c.Admin, c.By, orNil(c.EndsAt), orNil(c.IdleAt), c.By == "session" || c.By == "dev", c.Wall, open, limit, nil}
+	if away, err := s.Records.Away(r.Context(), c.Holder.User); err == nil {
+		me.Away = &away
+	} else if !pg.Away(err) {
+		return err
+	}
 	return answer(w, http.StatusOK, me)
 }
 

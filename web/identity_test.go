@@ -97,6 +97,11 @@ func TestRoles(t *testing.T) {
 		"POST /work/extend":       "worker agent manager",
 		"POST /work/999/reassign": "manager",
 
+		"GET /absences":                      "worker agent observer manager",
+		"POST /absences":                     "worker agent manager",
+		"DELETE /absences/999":               "worker agent manager",
+		"PUT /people/none/absences?source=x": "manager",
+
 		"GET /webhooks":                "manager",
 		"POST /webhooks":               "manager",
 		"DELETE /webhooks/999":         "manager",
@@ -105,9 +110,13 @@ func TestRoles(t *testing.T) {
 		"GET /webhooks/999/deliveries": "manager",
 		"POST /webhooks/999/redrive":   "manager",
 
-		"GET /requests": "observer manager",
-		"GET /history":  "observer manager",
-		"GET /returns":  "observer manager",
+		"GET /limits": "observer manager",
+		"PUT /limits": "manager",
+
+		"GET /requests":  "observer manager",
+		"POST /requests": "worker agent manager",
+		"GET /history":   "observer manager",
+		"GET /returns":   "observer manager",
 
 		"GET /requests/999":          "worker agent manager",
 		"DELETE /requests/999":       "worker agent manager",

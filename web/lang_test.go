@@ -291,8 +291,9 @@ var (
 		"views/account.js":          {"English", "Deutsch"},
 		"views/account/sessions.js": {"Edg", "Opera", "Firefox", "Chrom", "Safari", "Android", "Windows", "Mac OS", "CrOS", "Linux"},
 		"views/account/tokens.js":   {"gw_"},
+		"views/limits.js":           {"getwork draft: "},
 		"views/tasks/editor.js":     {"sql-wrong"}, "views/tasks/sql.js": {"all analyse"}, "views/desk/focus.js": {"input, "}, "views/tasks/fields.js": {"-help "}, "views/tasks/form.js": {"getwork draft: "},
-		"views/tasks/queries.js": {"-help "}, "views/tasks/preview.js": {"given up"}, "views/tasks/tables.js": {"select", " as item"},
+		"views/tasks/queries.js": {"-help "}, "views/tasks/preview.js": {"given up"}, "views/tasks/compare.js": {"given up"}, "views/tasks/tables.js": {"select", " as item"},
 		"views/tasks/plan.js": {"WindowAgg", "Sort", "Cond", "Filter", "Group Key", "Presorted Key", "Subplan Name", "Index Name"}, // PostgreSQL's
 	}
 )

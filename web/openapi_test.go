@@ -153,6 +153,8 @@ func (d apiDescription) checkObject(where string, schema, v map[string]any) (wro
 		switch {
 		case property != nil:
 			wrong = append(wrong, d.check(where+"."+name, property, one)...)
+		case at(schema, "additionalProperties", "type") != nil:
+			wrong = append(wrong, d.check(where+"."+name, at(schema, "additionalProperties"), one)...)
 		case schema["additionalProperties"] != true:
 			wrong = append(wrong, fmt.Sprintf("%s.%s is not described", where, name))
 		}

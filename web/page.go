@@ -30,11 +30,11 @@ var static embed.FS
 func Static() fs.FS { return static }
 
 // views are the addresses of the web page's views; a name may follow some of them, such as a task's.
-var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/wall", "/account", "/users", "/audit", "/webhooks"}
+var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/limits", "/wall", "/account", "/users", "/audit", "/webhooks"}
 
 // styles are the style sheets that only some views need, by view. Any page may load them later.
 var (
-	styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
+	styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/limits": "account.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
 	plain  = []string{"/floor", "/tasks"} // views without the desk's style sheet, as in page.js; a task's preview loads it
 )
 

@@ -19,16 +19,47 @@ import (
 	"getwork/assign/rights"
 )
 
+// clickBody is what a click asks for.
+type clickBody struct {
+	Count  int              `json:"count"`
+	Linger assign.Duration  `json:"linger"`
+	Lease  *assign.Duration `json:"lease"`
+}
+
 // getWork is the click: 201 with a complete request, 202 with a pending one.
 func (s *server) getWork(w http.ResponseWriter, r *http.Request, name string) error {
+	var body clickBody
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	return s.click(w, r, body, func(ctx context.Context, c assign.Click) (assign.Request, error) {
+		return s.Engine.GetWork(ctx, name, c)
+	})
+}
+
+// getNext is a click over several tasks. A token for some tasks asks for those alone.
+func (s *server) getNext(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
-		Count  int              `json:"count"`
-		Linger assign.Duration  `json:"linger"`
-		Lease  *assign.Duration `json:"lease"`
+		Tasks []string `json:"tasks"`
+		clickBody
 	}
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
+	caller := CallerOf(r)
+	for _, name := range body.Tasks {
+		if name != "*" && !caller.covers(name) {
+			return caller.notFor(name)
+		}
+	}
+	return s.click(w, r, body.clickBody, func(ctx context.Context, c assign.Click) (assign.Request, error) {
+		c.Tasks, c.Within = body.Tasks, caller.Tasks
+		return s.Engine.GetNext(ctx, c)
+	})
+}
+
+// click answers a click, which get records.
+func (s *server) click(w http.ResponseWriter, r *http.Request, body clickBody, get func(context.Context, assign.Click) (assign.Request, error)) error {
 	c := CallerOf(r)
 	if body.Lease != nil && c.Role != Agent && c.Role != Manager {
 		return refuseField("lease", "only agents may ask for a lease, and your role is %s; leave it out, the task says how long work is held", c.Role)
@@ -52,8 +83,8 @@ func (s *server) getWork(w http.ResponseWriter, r *http.Request, name string) er
 			}
 		})()
 	}
-	req, err := s.Engine.GetWork(ctx, name, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
-		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger)),
+	req, err := get(ctx, assign.Click{Holder: c.Holder, Count: body.Count, Linger: body.Linger, Lease: body.Lease,
+		Key: key, Groups: c.Groups, Anything: c.Who().Anything, Program: c.Who().Program, Picks: c.Who().Picks, Credential: c.Credential, ValidUntil: c.validUntil(time.Duration(body.Linger)),
 		Traceparent: traceparentOf(r)})
 	select {
 	case why := <-over:
@@ -185,7 +216,7 @@ func retryAfter(w http.ResponseWriter, r *assign.Request) {
 	w.Header().Set("Retry-After", after)
 }
 
-// requestTag returns a tag of everything but eta_seconds, position, and whether its work is about to expire. body is the whole
+// requestTag returns a tag of everything but eta_seconds, position, asking, and whether its work is about to expire. body is the whole
 // request as the caller may read it, which for most requests is what the tag was made from.
 func requestTag(r *http.Request, req *assign.Request) (tag string, body []byte) {
 	shown := *req
@@ -193,10 +224,10 @@ func requestTag(r *http.Request, req *assign.Request) (tag string, body []byte) 
 		shown = req.Withheld()
 	}
 	body = shown.AppendJSON(make([]byte, 0, assign.SizeOf(shown.Work, 1)))
-	if shown.EtaSeconds == nil && shown.Position == nil && !slices.ContainsFunc(shown.Work, expiring) {
+	if shown.EtaSeconds == nil && shown.Position == nil && shown.Asking == nil && !slices.ContainsFunc(shown.Work, expiring) {
 		return tagOf(body), body
 	}
-	shown.EtaSeconds, shown.Position, shown.Work = nil, nil, still(shown.Work)
+	shown.EtaSeconds, shown.Position, shown.Asking, shown.Work = nil, nil, nil, still(shown.Work)
 	return tagOf(shown.AppendJSON(make([]byte, 0, len(body)))), body
 }
 
@@ -352,13 +383,15 @@ func (s *server) userPipeline(ctx context.Context, user string, c *Caller) (p as
 // pipelineTag returns a tag of everything but what changes with time, and the whole body, like requestTag.
 func pipelineTag(p assign.Pipeline) (tag string, body []byte) {
 	body = p.AppendJSON(make([]byte, 0, assign.SizeOf(p.Work, len(p.Requests))))
-	changes := func(req assign.Request) bool { return req.EtaSeconds != nil || req.Position != nil }
+	changes := func(req assign.Request) bool {
+		return req.EtaSeconds != nil || req.Position != nil || req.Asking != nil
+	}
 	if !slices.ContainsFunc(p.Work, expiring) && !slices.ContainsFunc(p.Requests, changes) {
 		return tagOf(body), body
 	}
 	p.Work, p.Requests = still(p.Work), slices.Clone(p.Requests)
 	for i := range p.Requests {
-		p.Requests[i].EtaSeconds, p.Requests[i].Position = nil, nil
+		p.Requests[i].EtaSeconds, p.Requests[i].Position, p.Requests[i].Asking = nil, nil, nil
 	}
 	return tagOf(p.AppendJSON(make([]byte, 0, len(body)))), body
 }

@@ -58,6 +58,7 @@ func (s *server) api(m *mux.Router) {
 	route("GET", "/tasks/{task}/items/{item}", read, inPath, s.explain, Manager)
 	route("POST", "/tasks/{task}/items/{item}/claim", work, inPath, s.claim, works...)
 	route("POST", "/tasks/{task}/redrive", manage, inPath, withTask(s.redrive), Manager)
+	route("POST", "/requests", work, narrowed, s.getNext, works...)
 	route("GET", "/requests", read, asked, packed(s.listRequests), Observer, Manager)
 	route("GET", "/requests/{id}", read, ofRequest, s.showRequest, works...)
 	route("DELETE", "/requests/{id}", work, ofRequest, s.cancelRequest, works...)
@@ -71,6 +72,12 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/work/extend", work, narrowed, s.extendMany, works...)
 	route("POST", "/work/{id}/reassign", manage, ofWork, s.reassign, Manager)
 	route("POST", "/work/release", manage, narrowed, s.release, Manager)
+	route("GET", "/limits", read, outside, packed(s.showLimits), Observer, Manager)
+	route("PUT", "/limits", manage, outside, s.setLimits, Manager)
+	route("GET", "/absences", read, outside, packed(s.listAbsences), all...)
+	route("POST", "/absences", work, outside, s.createAbsence, works...)
+	route("DELETE", "/absences/{id}", work, outside, s.endAbsence, works...)
+	route("PUT", "/people/{name}/absences", manage, outside, s.importAbsences, Manager)
 	counts("/history", asked, packed(s.history), Observer, Manager)
 	route("GET", "/returns", read, asked, packed(s.returns), Observer, Manager)
 	known := func(method, path, scope string, tasks within, h handler) { route(method, path, scope, tasks, h) } // the handler says who may
@@ -210,7 +217,9 @@ func (s *server) keepWithin(r *http.Request, c *Caller, rule within) error {
 		if c.mustNotKnow(subject) {
 			return notYours(r, rule, id)
 		}
-		tasks = []string{subject.Task}
+		if tasks = subject.Tasks; tasks == nil {
+			tasks = []string{subject.Task}
+		}
 	default:
 		return assign.Refuse(assign.Forbidden, "this token is for the tasks %s, and this call is not about one of them", strings.Join(c.Tasks, ", "))
 	}
@@ -225,7 +234,8 @@ func (s *server) keepWithin(r *http.Request, c *Caller, rule within) error {
 // mustNotKnow reports whether a refusal that names the task would tell the caller of a task that does not exist for them.
 func (c *Caller) mustNotKnow(of records.Subject) bool {
 	who := c.Who()
-	return !c.covers(of.Task) && !who.Anything && (of.User != who.Holder.User || !who.May(of.Groups))
+	covers := of.Tasks != nil && !slices.ContainsFunc(of.Tasks, func(name string) bool { return !c.covers(name) })
+	return !covers && !c.covers(of.Task) && !who.Anything && (of.User != who.Holder.User || !who.May(of.Groups))
 }
 
 // notFor is the refusal of a call about a task that the caller's token is not for.

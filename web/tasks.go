@@ -62,7 +62,9 @@ func number(r *http.Request, name string) (int64, error) {
 	return id, nil
 }
 
-func taskTag(t assign.Task) string { return fmt.Sprintf(`"%d"`, t.Version) }
+func taskTag(t assign.Task) string { return versionTag(t.Version) }
+
+func versionTag(version int) string { return fmt.Sprintf(`"%d"`, version) }
 
 func answerTask(w http.ResponseWriter, status int, t assign.Task) error {
 	w.Header().Set("ETag", taskTag(t))
@@ -212,13 +214,21 @@ func ifMatch(r *http.Request, t assign.Task) error {
 	if len(headers) == 0 {
 		return assign.Refuse(assign.NoVersion, "send the task's ETag as If-Match, so that no change is lost")
 	}
+	if !namesTag(headers, taskTag(t)) {
+		return assign.Refuse(assign.StaleVersion, "task %q is at %s, not %s; read it again and repeat your change",
+			t.Name, taskTag(t), strings.Join(headers, ", "))
+	}
+	return nil
+}
+
+// namesTag reports whether If-Match names the tag.
+func namesTag(headers []string, is string) bool {
 	for tag := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		if tag = strings.TrimSpace(tag); tag == "*" || tag == taskTag(t) {
-			return nil
+		if tag = strings.TrimSpace(tag); tag == "*" || tag == is {
+			return true
 		}
 	}
-	return assign.Refuse(assign.StaleVersion, "task %q is at %s, not %s; read it again and repeat your change",
-		t.Name, taskTag(t), strings.Join(headers, ", "))
+	return false
 }
 
 // onlyVersion returns the version of the task that a change which needs no If-Match is for; 0: any. If it is there, it is heeded.

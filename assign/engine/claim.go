@@ -51,7 +51,7 @@ func (e *Engine) ClaimFor(ctx context.Context, name, item string, to assign.Reas
 	if _, err := who(ctx); err != nil { // before a query is run for nothing
 		return assign.Work{}, false, err
 	}
-	return e.claimNamed(ctx, name, item, claimant{sees: assign.Who{Anything: true}, holder: assign.Holder{User: to.User}, who: who, also: also})
+	return e.claimNamed(ctx, name, item, claimant{sees: assign.Who{Anything: true, Picks: true}, holder: assign.Holder{User: to.User}, who: who, also: also})
 }
 
 // claimant is who claims an item.
@@ -69,6 +69,9 @@ func (e *Engine) claimNamed(ctx context.Context, name, item string, c claimant) 
 	task, s, err := e.Records.Find(ctx, name, c.sees)
 	if err != nil {
 		return assign.Work{}, false, err
+	}
+	if s.Pick == "next" && !c.sees.Picks {
+		return assign.Work{}, false, assign.Refuse(assign.Forbidden, "%s", assign.NotByName(name))
 	}
 	shelf := true // try the shelf first
 	for range attempts {
@@ -123,7 +126,7 @@ const selectBlocked = `select exists (select from getwork.principal p where p.na
 
 // claim decides under the assign lock; id is the id of the new work. also: see [Engine.ClaimFor].
 func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found *named, by assign.Who, also func(tx pgx.Tx, given int64) error) (id int64, err error) {
-	w := waiter{holder: by.Holder, wanted: 1, groups: waitersGroups(by)}
+	w := waiter{holder: by.Holder, wanted: 1, groups: waitersGroups(by), program: by.Program}
 	var r *round
 	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
@@ -204,10 +207,18 @@ func (r *round) place(request *plan.Request, o *offer) (slot int, err error) {
 	case plan.NoRoom:
 		switch request.Why {
 		case plan.AtLimit:
+			if q := r.quotas[user]; q != nil && q.held >= q.limit {
+				return 0, assign.Refuse(assign.NotAvailable, "%s holds %d of %d items, the limit over all tasks, and must finish or return something first", user, q.held, q.limit)
+			}
 			return 0, assign.Refuse(assign.NotAvailable, "%s holds as much of task %q as one user may (%d), and must finish or return something first", user, r.state.Name, *r.state.MaxOpen)
 		case plan.Barred:
 			return 0, assign.Refuse(assign.NotAvailable, "only members of the task's groups may take work of %q: %s; %s was in none of them at their last log-in or request",
 				r.state.Name, strings.Join(r.state.Groups, ", "), user)
+		case plan.Away:
+			if until := r.state.away[user]; until != nil {
+				return 0, assign.Refuse(assign.NotAvailable, "%s is away until %s, and gets no work; `getwork back` ends the absence earlier", user, until.UTC().Format("2006-01-02 15:04 MST"))
+			}
+			return 0, assign.Refuse(assign.NotAvailable, "%s is away, and gets no work; `getwork back` ends the absence", user)
 		}
 	case plan.Full:
 		return 0, assign.Refuse(assign.NoSlot, "all %d places of item %q are taken", o.Slots, item)
@@ -228,7 +239,7 @@ const selectGiven = `select id from getwork.work where task_id = $1 and item = $
 // give writes one work row, and parks the item of an inbox.
 func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int64) (id int64, err error) {
 	var g grants
-	g.add(w, o, slot, r.state.Lease)
+	g.add(w, o, slot, r.state.Lease, r.quotas[w.holder.User])
 	var wrote pg.Writes
 	g.insert(&wrote, r, run, nil)
 	if r.state.Inbox() {
@@ -417,9 +428,9 @@ func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string)
 // if its holder is that one. known: they have been seen, or need not have been. also is called in the transaction when everything is
 // written, and writes the audit.
 func (e *Engine) PassOn(ctx context.Context, task, id int64, to assign.Who, known bool, by string, also func(tx pgx.Tx, given int64) error) (given int64, err error) {
-	w := waiter{holder: to.Holder, wanted: 1, groups: waitersGroups(to)}
+	w := waiter{holder: to.Holder, wanted: 1, groups: waitersGroups(to), program: to.Program}
 	var r *round
-	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
+	pass := func(tx pgx.Tx) (_ []notify.Change, err error) {
 		if r, err = e.openRound(ctx, tx, task); err != nil {
 			return nil, err
 		}
@@ -427,7 +438,15 @@ func (e *Engine) PassOn(ctx context.Context, task, id int64, to assign.Who, know
 			return nil, err
 		}
 		return []notify.Change{{Task: task, Work: []int64{id, given}}}, also(tx, given)
-	})
+	}
+	for range attempts {
+		if err = e.TransactAnnouncing(ctx, pass); !again(err) {
+			break
+		}
+	}
+	if again(err) { // each time another task gave them the seat first
+		err = assign.Refuse(assign.NotAvailable, "%s is being given work of other tasks; try again", to.Holder.User)
+	}
 	if err == nil && given != id {
 		e.CountClosed(task, assign.WorkReassigned, 1)
 		if r.brief {

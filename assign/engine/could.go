@@ -29,7 +29,7 @@ func (e *Engine) Could(ctx context.Context, task int64, x *assign.Explanation, u
 		}
 		waiting := make([]waiter, len(users))
 		for i, u := range users {
-			waiting[i] = waiter{holder: u.Who.Holder, wanted: 1, groups: waitersGroups(u.Who)}
+			waiting[i] = waiter{holder: u.Who.Holder, wanted: 1, groups: waitersGroups(u.Who), program: u.Who.Program}
 		}
 		requests, err := r.requests(ctx, waiting)
 		if err != nil {

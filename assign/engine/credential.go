@@ -99,7 +99,7 @@ func standing(clicks []*click) assign.Click {
 	if last.Credential == "" {
 		return c
 	}
-	c.Credential, c.Groups, c.Anything = last.Credential, last.Groups, last.Anything
+	c.Credential, c.Groups, c.Anything, c.Program = last.Credential, last.Groups, last.Anything, last.Program
 	for _, k := range clicks {
 		if c.ValidUntil.IsZero() || k.ValidUntil.IsZero() {
 			c.ValidUntil = time.Time{}
@@ -128,8 +128,8 @@ func rebinds(c assign.Click, credential string, until *time.Time) bool {
 
 const rebindClicks = `
 with mine as (
-  select r.id, c.credential, c.valid_until, c.groups
-  from unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[]) as c (user_name, instance, credential, valid_until, groups)
+  select r.id, c.credential, c.valid_until, c.groups, c.program
+  from unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::boolean[]) as c (user_name, instance, credential, valid_until, groups, program)
   join getwork.work_requested r on r.task_id = $1 and r.user_name = c.user_name and r.instance = c.instance and r.state = 'pending'
   order by r.id
   for update of r
@@ -137,7 +137,7 @@ with mine as (
 update getwork.work_requested r
 set credential = m.credential,
     valid_until = case when r.valid_until is not null and m.valid_until is not null then greatest(r.valid_until, m.valid_until) end,
-    groups = m.groups::text[]
+    groups = m.groups::text[], program = m.program
 from mine m
 where r.id = m.id and r.state = 'pending'`
 
@@ -157,13 +157,15 @@ func (e *Engine) settle(ctx context.Context, task int64, batch []*click) (others
 		var users, instances, credentials []string
 		var untils []*time.Time
 		var groups []*string
+		var programs []bool
 		for h, clicks := range byHolder {
 			if as := standing(clicks); as.Credential != "" {
 				users, instances, credentials = append(users, h.User), append(instances, h.Instance), append(credentials, as.Credential)
 				untils, groups = append(untils, orNull(proofOf(as).until)), append(groups, groupsOf(as))
+				programs = withTrue(programs, len(users)-1, as.Program)
 			}
 		}
-		_, err = tx.Exec(ctx, e.SQL(rebindClicks), task, users, instances, credentials, untils, groups)
+		_, err = tx.Exec(ctx, e.SQL(rebindClicks), task, users, instances, credentials, untils, groups, programs)
 		return err
 	})
 	if err != nil {

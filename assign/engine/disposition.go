@@ -106,7 +106,7 @@ const (
 	// in one direction only.
 	//
 	// Each row is looked up by its id: "offset 0" and "case" keep PostgreSQL from the indexes of what is held. It expects next to nothing
-	// there, and would compare each row of the call with everything that anybody holds. The sub-query is as in selectSeats.
+	// there, and would compare each row of the call with everything that anybody holds. The sub-query is as in selectTickets.
 	closeMany = `
 with mine as materialized (
   select w.id, w.task_id, w.attempt, d.state, d.after * interval '1 microsecond' as after, d.to_others, d.note, d.error

@@ -40,8 +40,8 @@
 // The run lock is the row of task, which is never updated, so nothing waits behind a query. The assign lock is the row of
 // task_state, held for milliseconds. Every transaction that makes a work row held takes it, and a pause, a change or a
 // deletion is decided under it. Their SQL is runLock (run.go) and lockAssign (round.go); managers take the same rows in package manage.
-// Every transaction takes locks in one order: run lock, assign lock, rows of work_requested by id, rows of work by id, the inbox's
-// items after their work, audit_head. Inserts of requests are sorted by holder. The sweep of leases takes requests after work, but
+// Every transaction takes locks in one order: run lock, assign lock, rows of work_requested by id, new rows of work by user and seat,
+// rows of work by id, the inbox's items after their work, audit_head. Inserts of requests are sorted by holder. The sweep of leases takes requests after work, but
 // skips those that are locked.
 //
 // # States of a request
@@ -85,6 +85,10 @@
 // would serve under the assign lock, so it is right even if the other two are late. A user who asks again, or logs in again,
 // gets the same request, which is then bound to the newer credential.
 //
+// # Absence
+//
+// Whoever is away has no room in a round ([plan.Away]). What they wait for and hold when it begins is in away.go.
+//
 // # What is promised
 //
 // An item is held by no more holders than it has places, and by a holder at most once: unique indexes enforce it, and the
@@ -100,7 +104,7 @@
 //
 // # Races
 //
-// ARCHITECTURE.md has the twelve that define the design. These are the others, each with its defence and its test:
+// ARCHITECTURE.md has the thirteen that define the design. These are the others, each with its defence and its test:
 //
 //   - The node that should free an expired lease dies or freezes. There is no leader: every node sweeps, with skip locked, and
 //     the database's clock decides. TestThreeNodesExpireOnce, TestFrozenNode
@@ -128,6 +132,10 @@
 //     repeats the credential and the time that it found. TestAskingAgainBesideTheLook
 //   - Two batches of clicks deadlock on each other's holders. Inserts are sorted by holder, on every node.
 //     TestBatchesInOppositeOrder
+//   - Rounds of two tasks, which share no lock, each give one user the last item that a limit over all tasks leaves. Users have
+//     seats (quota.go), and a unique index lets one round have a seat; the other plans again. TestLimitOverTwoTasks
+//   - Two such rounds deadlock on each other's users. New work with seats is sorted by user and seat. TestSeatsInOppositeOrder,
+//     TestSubstitutesBesideARound
 //   - The same click is recorded twice. A unique index allows one pending request per holder and task, and one request per
 //     key. TestOnePendingRequest, TestIdempotencyKeyRaces
 //   - After a restore or a fail-over, transaction ids start elsewhere, and every closing seems older than the shelf's run. A
@@ -135,6 +143,9 @@
 //     TestTransactionsOfAFormerServer
 //   - Items that were handed out while the query ran are on its shelf, and the first round would look each of them up under
 //     the assign lock. They are left out once more after the candidates were copied. TestNewShelfLacksWhatIsGone
+//   - A round that has the assign lock has read that somebody is here, and commits after their absence began. It was right: what it gave
+//     is found by its condition, and treated as what they held before. So is what a dead node left (away.go). TestClickBesideAnAbsence,
+//     TestAbsenceIsTreatedByAnyNode
 //   - A lease of 30 s that is given after a query of 31 s is born expired. Times come from clock_timestamp(); now() has stood
 //     still since the lock. TestTimesCountFromTheEndOfTheQuery
 //   - A round was woken for a returned item, and a click that comes first takes the item from somebody who lingers and was not
@@ -156,6 +167,6 @@
 // closed between two could be seen by neither.
 //
 // Rounds are slow, under the assign lock, where rules keep a user from tens of thousands of items, or an item from thousands
-// who linger; where thousands who linger are put off at once; where tens of thousands of full items stand before the first
-// free one; and where a million items fall due at the same time.
+// who linger; where thousands who linger are put off at once; and where tens of thousands of full items stand before the first
+// free one.
 package engine

@@ -62,7 +62,7 @@ with over as (
   select r.id, s.paused, ` + records.Failing + ` as failing, s.last_error,
     (select case when u.given > u.passed_over then 'all_held' else 'no_match' end
      from getwork.run u where u.task_id = r.task_id and u.state = 'finished' order by u.id desc limit 1) as found
-  from getwork.work_requested r join getwork.task_state s using (task_id)
+  from getwork.work_requested r left join getwork.task_state s using (task_id)
   where r.state = 'pending' and r.linger_until <= clock_timestamp()
     and (r.look_after is not null or s.paused or ` + records.Failing + `)
   order by r.id

@@ -89,6 +89,8 @@ type Engine struct {
 
 	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended
 
+	nexts atomic.Bool // when clicks last met their task, requests over several tasks waited
+
 	lastNotify atomic.Int64 // when a round of this node announced itself, though it answered only its own clicks, or another node was heard; in ns
 
 	logLimit pg.LogLimiter

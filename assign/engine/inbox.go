@@ -34,16 +34,32 @@ const InboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) el
 const (
 	// Items that have fallen due join the ready ones, best first, so that nothing better stays behind than this round hands
 	// out. They do not join all at once, so that the lock is held for milliseconds; the loop's next round takes the rest.
-	// An item that another transaction has locked is skipped, and left to a later round: clicks wait for the assign lock meanwhile.
+	// A few are read by when they fell due, and sorted; "+ 0" keeps the planner from the other index, in which they may stand
+	// after millions that are not due. When thousands have fallen due, sorting them in each round would take longer than
+	// all else, so the best are read in their order, from what is not ready.
 	fallDue = `
-with due as materialized (
-  select i.id
-  from getwork.item i
-  where i.task_id = $1 and i.done_at is null and i.due_at <= (select clock_timestamp()) and i.due_at < 'infinity'
-  order by i.priority desc, i.id
-  for update skip locked%s
+with storm as materialized (
+  select count(*) > 2000 as raging from (select from getwork.item i where ` + isDue + ` order by i.due_at limit 2001) fallen
+), due as materialized (
+  select few.id
+  from (
+    select i.id from getwork.item i
+    where not (select s.raging from storm s) and ` + isDue + `
+    order by i.priority + 0 desc, i.id
+    for update skip locked%[1]s
+  ) few
+  union all
+  select many.id
+  from (
+    select i.id from getwork.item i
+    where (select s.raging from storm s) and ` + isDue + `
+    order by i.priority desc, i.id
+    for update skip locked%[1]s
+  ) many
 )
 update getwork.item i set due_at = null from due where i.id = due.id`
+
+	isDue = `i.task_id = $1 and i.done_at is null and i.due_at <= (select clock_timestamp()) and i.due_at < 'infinity'`
 
 	// Members of a group of which one is held are left out here, by one search in what is held: a group may have very many
 	// members. PostgreSQL hashes the sub-query of "not in", as it does not hash an array that it has to read first: each member

@@ -206,6 +206,53 @@ func TestManyFallDueAtOnce(t *testing.T) {
 	}
 }
 
+// When very many have fallen due, a round reads the best of them in their order; when few have, it reads those, however many fall due
+// later.
+func TestStormIsReadInOrder(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := still(t, url)
+	db := pool(t, url)
+	task := newInbox(t, n, "inbox", nil).ID
+	const off = 50_000
+	execute(t, db, `insert into getwork.item (task_id, item, priority, due_at, pushed_by)
+		select $1, i::text, i % 100, clock_timestamp() + interval '1 hour', 'boss' from generate_series(1, $2::integer) i`, task, off)
+	limit, _ := atMost(1000)
+	for _, fallen := range []int{10, off} {
+		execute(t, db, `update getwork.item set due_at = clock_timestamp() - interval '1 hour' where id <= $1`, fallen)
+		for _, statistics := range []string{"of before", "of now"} {
+			if statistics == "of now" {
+				execute(t, db, `vacuum analyze getwork.item`)
+			}
+			look := strings.Replace(fmt.Sprintf(fallDue, limit), "update getwork.item i set due_at = null from due where i.id = due.id", "select from due", 1)
+			rows, err := db.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+look, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range plan {
+				var read float64
+				_, after, is := strings.Cut(line, "(actual rows=")
+				if !is {
+					_, after, is = strings.Cut(line, "Rows Removed by Filter: ")
+				}
+				if is {
+					if _, err := fmt.Sscanf(after, "%g", &read); err != nil {
+						t.Fatalf("%s: %v", line, err)
+					}
+				}
+				if read > 2001 {
+					t.Errorf("%d of %d have fallen due, statistics %s:\n%s", fallen, off, statistics, strings.Join(plan, "\n"))
+					break
+				}
+			}
+		}
+	}
+}
+
 // Two batches with the same keys in opposite order wait for each other in one direction only.
 func TestPushesInOppositeOrder(t *testing.T) {
 	t.Parallel()

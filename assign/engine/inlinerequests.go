@@ -26,8 +26,8 @@ func (r *round) recordInline(batch []*click) {
 	}
 }
 
-// seat is what a round reads for a holder who clicks.
-type seat struct {
+// ticket is what a round reads for a holder who clicks.
+type ticket struct {
 	id         int64 // for a request; from the sequence under the assign lock, so it is later than those of all whom the round can see
 	holder     assign.Holder
 	own        int64 // the request that waits already; 0: none
@@ -37,7 +37,7 @@ type seat struct {
 
 // It asks for each holder's own request: those who wait are not all read. "+ 0" and "limit" are as in insertRequests. The sub-queries
 // hide how many holders there are, for which there would be a new plan each time; see atMost.
-const selectSeats = `
+const selectTickets = `
 select nextval('getwork.work_requested_id_seq'), c.user_name, c.instance, coalesce(own.id, 0), coalesce(own.credential, ''), own.valid_until
 from unnest((select $2::text[]), (select $3::text[])) as c (user_name, instance)
 left join lateral (
@@ -46,38 +46,38 @@ left join lateral (
   where p.task_id + 0 = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'
   limit 1) own on true`
 
-func queueSeats(r *round, batch *pgx.Batch, holders []assign.Holder) {
+func queueTickets(r *round, batch *pgx.Batch, holders []assign.Holder) {
 	var users, instances []string
 	for _, h := range holders {
 		users, instances = append(users, h.User), append(instances, h.Instance)
 	}
-	batch.Queue(r.e.SQL(selectSeats), r.task, users, instances)
+	batch.Queue(r.e.SQL(selectTickets), r.task, users, instances)
 }
 
-func readSeats(results pgx.BatchResults) ([]seat, error) {
+func readTickets(results pgx.BatchResults) ([]ticket, error) {
 	rows, err := results.Query()
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seat, err error) {
-		err = row.Scan(&s.id, &s.holder.User, &s.holder.Instance, &s.own, &s.credential, &s.validUntil)
-		return s, err
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t ticket, err error) {
+		err = row.Scan(&t.id, &t.holder.User, &t.holder.Instance, &t.own, &t.credential, &t.validUntil)
+		return t, err
 	})
 }
 
 // inline returns the clicks that are not recorded yet as waiters, one for each holder. errSettle: a click makes its holder's
 // waiting request stand on something else.
-func (r *round) inline(seats []seat) (clicked []waiter, err error) {
-	ids := make([]int64, 0, len(seats))
-	of := make(map[assign.Holder]seat, len(seats))
-	for _, s := range seats {
-		ids, of[s.holder] = append(ids, s.id), s
+func (r *round) inline(tickets []ticket) (clicked []waiter, err error) {
+	ids := make([]int64, 0, len(tickets))
+	of := make(map[assign.Holder]ticket, len(tickets))
+	for _, t := range tickets {
+		ids, of[t.holder] = append(ids, t.id), t
 	}
 	slices.Sort(ids)
 	for i, h := range r.clickers {
-		id, s := ids[i], of[h]
-		if s.own != 0 {
-			id = s.own
+		id, t := ids[i], of[h]
+		if t.own != 0 {
+			id = t.own
 		}
 		var here []*click // that this request answers
 		for _, k := range r.clicks[h] {
@@ -85,7 +85,7 @@ func (r *round) inline(seats []seat) (clicked []waiter, err error) {
 			if k.followed(r.ahead.made) {
 				continue
 			}
-			if here = append(here, k); len(here) == 1 && s.own == 0 && k.Key != "" {
+			if here = append(here, k); len(here) == 1 && t.own == 0 && k.Key != "" {
 				r.ahead.made[keyOf{h.User, k.Key}] = keyed{id, bodyOf(k.Click)} // if the round plans again, they are read again
 			}
 		}
@@ -93,8 +93,8 @@ func (r *round) inline(seats []seat) (clicked []waiter, err error) {
 			continue
 		}
 		as := standing(here)
-		if s.own != 0 {
-			if rebinds(as, s.credential, s.validUntil) {
+		if t.own != 0 {
+			if rebinds(as, t.credential, t.validUntil) {
 				return nil, errSettle
 			}
 			continue
@@ -102,7 +102,7 @@ func (r *round) inline(seats []seat) (clicked []waiter, err error) {
 		k := here[0]
 		k.recorded = as
 		clicked = append(clicked, waiter{id: id, holder: h, wanted: k.Count, lingers: k.Linger > 0, unread: true,
-			groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: as.Groups, Anything: as.Anything}), lease: k.Lease, click: k})
+			groups: waitersGroups(assign.Who{Holder: k.Holder, Groups: as.Groups, Anything: as.Anything}), program: as.Program, lease: k.Lease, click: k})
 	}
 	return clicked, nil
 }
@@ -113,7 +113,7 @@ func (r *round) inline(seats []seat) (clicked []waiter, err error) {
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
   linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent,
-  key, key_scope, key_body)
+  key, key_scope, key_body, program)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
@@ -123,10 +123,10 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   c.groups::text[], c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
   case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent,
-  c.key, case when c.key is not null then $1::bigint end, c.key_body
+  c.key, case when c.key is not null then $1::bigint end, c.key_body, c.program
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
-  $14::text[], $15::timestamptz[], $18::text[], $19::text[], $20::text[])
-  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent, key, key_body)
+  $14::text[], $15::timestamptz[], $18::text[], $19::text[], $20::text[], $21::boolean[])
+  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent, key, key_body, program)
 cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
@@ -143,6 +143,7 @@ type inlineRequests struct {
 	untils           []*time.Time
 	traces           []*string
 	keys, bodies     []*string
+	programs         []bool
 
 	byID map[int64]*click
 }
@@ -158,6 +159,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.credentials = append(s.credentials, credentialOf(k.recorded))
 	s.untils = append(s.untils, orNull(inMicroseconds(k.recorded.ValidUntil)))
 	s.traces = withText(s.traces, len(s.users)-1, k.recorded.Traceparent)
+	s.programs = withTrue(s.programs, len(s.users)-1, k.recorded.Program)
 	s.keys, s.bodies = withKey(s.keys, s.bodies, len(s.users)-1, k.Click)
 	asked := k.Lease
 	if lease != nil {
@@ -204,7 +206,7 @@ func (s *inlineRequests) insert(x *pg.Writes, r *round, from supply) {
 	}
 	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, from.runID(), s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils,
-		from.rankedAt(), from.stale(), s.traces, s.keys, s.bodies)
+		from.rankedAt(), from.stale(), s.traces, s.keys, s.bodies, s.programs)
 }
 
 // given adds work, as it was written, to the answer of its click.
@@ -237,12 +239,12 @@ type prefetch struct {
 	proofs []proof // what the clicks show
 	ended  bool    // some of it is no good any more
 	line
-	seats  []seat
-	users  []string        // of the clicks that have keys
-	keys   []string        // theirs
-	made   map[keyOf]keyed // the requests that those have made
-	unused bool            // no round has taken line, seats and made
-	offers []offer         // the shelf's best; only for tasks that conflict with none
+	tickets []ticket
+	users   []string        // of the clicks that have keys
+	keys    []string        // theirs
+	made    map[keyOf]keyed // the requests that those have made
+	unused  bool            // no round has taken line, tickets and made
+	offers  []offer         // the shelf's best; only for tasks that conflict with none
 }
 
 // The scalar sub-queries let the index give the order. Joined to the state, the whole shelf would be sorted.
@@ -267,12 +269,13 @@ func best(statement string, n int) string {
 // queue adds the statements after the lock's. read takes their results in the same order.
 func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	a.asked = wanted(clicks)
+	a.both = r.e.nexts.Load()
 	a.line.queue(r, batch, 0)
 	holders := make([]assign.Holder, 0, len(clicks))
 	for _, k := range clicks {
 		holders = append(holders, k.holder)
 	}
-	queueSeats(r, batch, holders)
+	queueTickets(r, batch, holders)
 	batch.Queue(r.e.SQL(best(selectShelfPrefetch, a.asked)), r.task, a.asked)
 	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
 		credentials, untils := proofColumns(a.proofs)
@@ -282,7 +285,7 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	a.queueKeys(r, batch)
 }
 
-// queueKeys asks for the requests that the clicks' keys have made. It comes after the seats: if a request is recorded in between, its
+// queueKeys asks for the requests that the clicks' keys have made. It comes after the tickets: if a request is recorded in between, its
 // holder seems to have none, and its key is found.
 func (a *prefetch) queueKeys(r *round, batch *pgx.Batch) {
 	if len(a.keys) > 0 {
@@ -305,7 +308,7 @@ func (a *prefetch) readKeys(results pgx.BatchResults) (err error) {
 func (a *prefetch) read(results pgx.BatchResults) error {
 	err := a.line.read(results)
 	if err == nil {
-		a.seats, err = readSeats(results)
+		a.tickets, err = readTickets(results)
 	}
 	var rows pgx.Rows
 	if err == nil {

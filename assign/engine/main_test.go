@@ -38,15 +38,17 @@ type node struct {
 var Above struct {
 	Start func(t testing.TB, url string, o NodeOptions) (e *Engine, rs *records.Records, f *feed.Feed, pools *pg.Pools, stop func())
 
-	CreateTask func(ctx context.Context, e *Engine, s assign.Settings, by string) (assign.Task, error)
-	UpdateTask func(ctx context.Context, e *Engine, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error)
-	DeleteTask func(ctx context.Context, e *Engine, name string, only int) error
-	Restore    func(ctx context.Context, e *Engine, task string, n, only int, by string, check func(before, after *assign.Settings) error) (assign.Task, error)
-	SetPaused  func(ctx context.Context, e *Engine, name string, paused bool, only int, by string) (assign.Task, error)
-	Release    func(ctx context.Context, e *Engine, what assign.Release, by string) (assign.Released, error)
-	Reassign   func(ctx context.Context, e *Engine, id int64, what assign.Reassignment, by string) (assign.Work, error)
-	Redrive    func(ctx context.Context, e *Engine, name string, items []string, by string) (int64, error)
-	Explain    func(ctx context.Context, e *Engine, task, item string) (assign.Explanation, error)
+	CreateTask   func(ctx context.Context, e *Engine, s assign.Settings, by string) (assign.Task, error)
+	UpdateTask   func(ctx context.Context, e *Engine, name string, version int, by string, change func(*assign.Settings) error) (assign.Task, error)
+	DeleteTask   func(ctx context.Context, e *Engine, name string, only int) error
+	Restore      func(ctx context.Context, e *Engine, task string, n, only int, by string, check func(before, after *assign.Settings) error) (assign.Task, error)
+	SetPaused    func(ctx context.Context, e *Engine, name string, paused bool, only int, by string) (assign.Task, error)
+	Release      func(ctx context.Context, e *Engine, what assign.Release, by string) (assign.Released, error)
+	Reassign     func(ctx context.Context, e *Engine, id int64, what assign.Reassignment, by string) (assign.Work, error)
+	EnterAbsence func(ctx context.Context, e *Engine, user string, what assign.AbsenceWish, by string) (assign.Absence, error)
+	EndAbsence   func(ctx context.Context, e *Engine, id int64, by string, asManager bool) (assign.Absence, error)
+	Redrive      func(ctx context.Context, e *Engine, name string, items []string, by string) (int64, error)
+	Explain      func(ctx context.Context, e *Engine, task, item string) (assign.Explanation, error)
 
 	Retain, RetainWork, Leftovers func(ctx context.Context, e *Engine, keep time.Duration) error
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"math"
 	"path"
 	"slices"
@@ -100,6 +101,33 @@ func (w *modelWorld) doClick() {
 	if waits || r.State == assign.Pending {
 		r, err = w.e.Records.Request(w.Context(), r.ID, who.Holder, false)
 		w.must(err)
+	}
+	w.compareAnswer(t, m, r)
+}
+
+// doNext asks for the next item of the inbox, as if there were more tasks. What it gets is as for a click on it; if that is nothing, the
+// request is none of the task's.
+func (w *modelWorld) doNext() {
+	t, who := w.tasks[0], w.who()
+	if slices.ContainsFunc(t.requests, func(m *modelRequest) bool { return m.state == assign.Pending }) {
+		w.Skip("somebody waits")
+	}
+	count := pick(w.T, "count", 1, 1, 2, 3, 5)
+	r, err := w.e.GetNext(w.Context(), assign.Click{Holder: who.Holder, Groups: who.Groups, Anything: who.Anything, Count: count,
+		Credential: who.Credential, Tasks: []string{t.name}})
+	m := w.click(t, who, count, 0, 0)
+	if m == nil {
+		w.wantRefusal(err, assign.NotFound)
+		return
+	}
+	w.must(err)
+	w.e.Wait(w.Context())
+	if m.assigned == 0 {
+		t.requests = slices.DeleteFunc(t.requests, func(o *modelRequest) bool { return o == m })
+		if r.State != assign.None || r.Task != "*" {
+			w.differ("the answer differs", "a request for what comes next ended as %s of %s, the model says with nothing", r.State, r.Task)
+		}
+		return
 	}
 	w.compareAnswer(t, m, r)
 }
@@ -345,6 +373,30 @@ func (w *modelWorld) doReassign() {
 	if err == nil && (got.Item != x.item || got.Slot != x.slot || got.Holder() != assign.Holder{User: to} || got.State != "held") {
 		w.differ("the answer differs", "reassign answered %+v", got)
 	}
+}
+
+// doAway enters an absence, or ends one.
+func (w *modelWorld) doAway() {
+	if len(w.absences) > 0 && pick(w.T, "back", true, false) {
+		i := rapid.IntRange(0, len(w.absences)-1).Draw(w.T, "absence")
+		_, err := Above.EndAbsence(w.Context(), w.e, w.absences[i].id, "boss", true)
+		w.must(err)
+		w.absences = slices.Delete(w.absences, i, i+1)
+		return
+	}
+	a := modelAbsence{user: pick(w.T, "user", "ann", "bob", "cleo", "bot"), substitute: pick(w.T, "substitute", "", "ann", "bob", "cleo", "bot")}
+	var what assign.AbsenceWish
+	if a.substitute != "" {
+		what.Substitute = &a.substitute
+	}
+	got, err := Above.EnterAbsence(w.Context(), w.e, a.user, what, "boss")
+	if a.user == a.substitute {
+		w.wantRefusal(err, assign.Invalid)
+		return
+	}
+	w.must(err)
+	a.id = got.ID
+	w.away(a, w.known[a.substitute])
 }
 
 // doDryRun counts what would be released.
@@ -612,6 +664,19 @@ func (w *modelWorld) doChange() {
 		r.lookAfter = nil
 	}
 	w.look(t, false)
+}
+
+// doLimit changes the limits over all tasks.
+func (w *modelWorld) doLimit() {
+	limit := func(what string) *int { return pick(w.T, what, nil, new(0), new(1), new(2), new(4)) }
+	w.limit(assign.Limits{Everybody: limit("everybody"), People: map[string]*int{"ann": limit("ann"), "bot": limit("bot")}})
+}
+
+func (w *modelWorld) limit(l assign.Limits) {
+	_, err := w.db.Exec(context.Background(), `insert into getwork.limits (version, created_by, everybody, people)
+select coalesce(max(version), 0) + 1, 'boss', $1, nullif($2::jsonb, 'null') from getwork.limits`, l.Everybody, l.People)
+	w.must(err)
+	w.limits = l
 }
 
 const modelHour = `

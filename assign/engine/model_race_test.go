@@ -76,6 +76,7 @@ func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace
 			s.MaxCandidates = pick(r, "max_candidates", 2, 1000)
 			s.ConflictsWith = c.tasks[:1] // four eyes with the inbox
 		}
+		s.OnAway = pick(r, "on_away", assign.KeepAway, assign.ReleaseAway, assign.PassAway)
 		switch kind {
 		case "query":
 			s.MaxOpen = &open
@@ -92,7 +93,7 @@ func newModelRace(r *rapid.T, nodes []*node, db *pgxpool.Pool, n int) *modelRace
 		number := rapid.IntRange(0, 11)
 		return modelCall{
 			what: pick(r, "what", "push", "push", "click", "click", "click", "linger", "dispose", "dispose", "dispose", "dispose all", "extend all", "claim", "claim",
-				"reassign", "release", "redrive", "cancel", "pause", "resume", "resume", "expire", "extend", "retain"),
+				"reassign", "release", "redrive", "cancel", "away", "back", "back", "pause", "resume", "resume", "expire", "extend", "retain"),
 			task: rapid.IntRange(0, 2).Draw(r, "task"), who: pick(r, "who", "ann", "bob", "bot1", "bot2"),
 			a: number.Draw(r, "a"), b: number.Draw(r, "b"), c: number.Draw(r, "c"),
 		}
@@ -157,6 +158,17 @@ func (c *modelRace) do(n *node, call modelCall) error {
 		what.Token = func() string { r, _ := n.Release(ctx, what, "boss"); return r.Token }()
 		what.DryRun = false
 		_, err = n.Release(ctx, what, "boss")
+	case "away":
+		var what assign.AbsenceWish
+		if other := []string{"ann", "bob", "bot"}[call.a%3]; other != who.Holder.User && call.b%2 == 0 {
+			what.Substitute = &other // unless they have not been seen yet, which is refused
+		}
+		_, err = Above.EnterAbsence(ctx, n.Engine, who.Holder.User, what, "boss")
+	case "back":
+		var all []assign.Absence
+		if all, err = n.Absences(ctx, who.Holder.User, 0, 100); err == nil && len(all) > 0 {
+			_, err = Above.EndAbsence(ctx, n.Engine, all[call.a%len(all)].ID, who.Holder.User, false)
+		}
 	case "redrive":
 		_, err = n.Redrive(ctx, task, redriven, "boss")
 	case "pause", "resume":
@@ -315,13 +327,15 @@ func (c *modelRace) awaitEnd(ctx context.Context) {
 	defer tick.Stop()
 	const left = `
 select (select count(*) from getwork.work_requested where task_id = any($1) and state = 'pending'),
-  (select count(*) from getwork.run where task_id = any($1) and state = 'lost')`
+  (select count(*) from getwork.run where task_id = any($1) and state = 'lost'),
+  (select count(*) from getwork.work w join getwork.task_version v using (task_id) where task_id = any($1) and w.state = 'held' and v.on_away <> 'keep'
+    and exists (select from getwork.absence a where a.user_name = w.user_name and a.ended_at is null))`
 	for {
-		var pending, lost int
-		if err := c.db.QueryRow(ctx, left, c.ids).Scan(&pending, &lost); err != nil {
+		var pending, lost, kept int
+		if err := c.db.QueryRow(ctx, left, c.ids).Scan(&pending, &lost, &kept); err != nil {
 			c.Fatal(err)
 		}
-		if pending+lost == 0 {
+		if pending+lost+kept == 0 {
 			return
 		}
 		select {
@@ -329,6 +343,9 @@ select (select count(*) from getwork.work_requested where task_id = any($1) and 
 		case <-deadline.C:
 			if pending > 0 {
 				c.Fatal("a request waits in vain")
+			}
+			if kept > 0 {
+				c.Fatal("whoever is away holds what they may not keep")
 			}
 			return // what is lost for good is found below
 		}
@@ -371,6 +388,9 @@ where i.task_id = $1 and i.done_at is null and p.exclusive is null and not exist
 }
 
 func (c *modelRace) clear() {
+	if _, err := c.db.Exec(context.Background(), `delete from getwork.absence`); err != nil {
+		c.Fatal(err)
+	}
 	for _, statement := range []string{`delete from getwork.work where task_id = any($1)`, `delete from getwork.item where task_id = any($1)`} {
 		if _, err := c.db.Exec(context.Background(), statement, c.ids); err != nil {
 			c.Fatal(err)

@@ -15,7 +15,15 @@ import (
 // other.
 type model struct {
 	tasks  []*modelTask
-	moment int // counts closings
+	limits assign.Limits // over all tasks
+	moment int           // counts closings
+
+	absences []modelAbsence // that have not ended, in the order in which they were entered
+}
+
+type modelAbsence struct {
+	id               int64
+	user, substitute string
 }
 
 type modelTask struct {
@@ -33,6 +41,7 @@ type modelTask struct {
 	slots     int
 	maxOpen   int // 0: no limit
 	groups    []string
+	onAway    string
 	conflicts []*modelTask // the tasks that it names itself
 	paused    bool
 
@@ -225,6 +234,26 @@ func (t *modelTask) open(user string) (n int) {
 	return n
 }
 
+// room returns how many items of the task a user may still get: by its limit, and by the one over all tasks.
+func (m *model) room(t *modelTask, user string) int {
+	room := math.MaxInt
+	if t.maxOpen > 0 {
+		room = t.maxOpen - t.open(user)
+	}
+	limit, named := m.limits.People[user]
+	if !named {
+		limit = m.limits.Everybody
+	}
+	if limit == nil {
+		return room
+	}
+	held := 0
+	for _, o := range m.tasks {
+		held += o.open(user)
+	}
+	return min(room, *limit-held)
+}
+
 // grant gives the lowest free place of an item.
 func (t *modelTask) grant(it modelItem, h assign.Holder, r *modelRequest) *modelWork {
 	w := &modelWork{item: it.key, places: it.places, exclusive: it.exclusive, holder: h, request: r, state: "held", attempt: 1, lease: t.lease}
@@ -305,12 +334,12 @@ func (m *model) round(t *modelTask, s *modelSupply) {
 		}
 		due = due || r.lookAfter != nil && *r.lookAfter <= t.now
 		room := r.wanted
-		if t.maxOpen > 0 {
-			room = min(room, t.maxOpen-t.open(r.holder.User))
-		}
+		room = min(room, m.room(t, r.holder.User))
 		switch {
 		case !modelMember(t, r.groups, r.anything):
 			r.end(assign.None, 0, assign.Rules)
+		case m.isAway(r.holder.User):
+			r.end(assign.None, 0, assign.Away)
 		case room <= 0:
 			r.end(assign.None, 0, assign.AtLimit)
 		case spent:
@@ -519,7 +548,9 @@ func (m *model) click(t *modelTask, who assign.Who, count int, linger, lease flo
 		switch {
 		case t.paused && linger == 0:
 			r.end(assign.None, 0, assign.Paused)
-		case t.maxOpen > 0 && t.open(h.User) >= t.maxOpen:
+		case m.isAway(h.User):
+			r.end(assign.None, 0, assign.Away)
+		case m.room(t, h.User) <= 0:
 			r.end(assign.None, 0, assign.AtLimit)
 		}
 		t.requests = append(t.requests, r)
@@ -606,7 +637,7 @@ func (m *model) claim(t *modelTask, item string, h assign.Holder, groups []strin
 		}
 		return false, against
 	}
-	if t.paused || it.notBefore > t.now || t.maxOpen > 0 && t.open(h.User) >= t.maxOpen || !m.may(t, item, it.places, h) {
+	if t.paused || it.notBefore > t.now || m.isAway(h.User) || m.room(t, h.User) <= 0 || !m.may(t, item, it.places, h) {
 		against = append(against, assign.NotAvailable)
 	}
 	held := 0
@@ -705,6 +736,15 @@ func (m *model) dispose(t *modelTask, w *modelWork, outcome string, after float6
 // reassign gives held work to another user of these groups; against: why not. If that user has it already, nothing happens. Strangers
 // have no groups, and must have held something, or be forced.
 func (m *model) reassign(t *modelTask, w *modelWork, to string, groups []string, force bool) (against assign.Kind) {
+	passed, against := m.passOn(t, w, to, groups, force)
+	if passed {
+		m.freed(t)
+	}
+	return against
+}
+
+// passOn is reassign before the task is woken; passed: it has a new holder.
+func (m *model) passOn(t *modelTask, w *modelWork, to string, groups []string, force bool) (passed bool, against assign.Kind) {
 	h := assign.Holder{User: to}
 	stranger := to == "newcomer"
 	for _, o := range m.tasks {
@@ -712,24 +752,63 @@ func (m *model) reassign(t *modelTask, w *modelWork, to string, groups []string,
 	}
 	switch {
 	case w.state != "held":
-		return assign.AlreadyClosed
+		return false, assign.AlreadyClosed
 	case w.holder == h:
-		return ""
-	case stranger && !force, !modelMember(t, groups, false):
-		return assign.NotAvailable
+		return false, ""
+	case stranger && !force, !modelMember(t, groups, false), m.isAway(to):
+		return false, assign.NotAvailable
 	}
 	w.state = "reassigned"
-	limit := t.maxOpen > 0 && t.open(to) >= t.maxOpen
+	limit := m.room(t, to) <= 0
 	may := m.may(t, w.item, math.MaxInt, h)
 	w.state = "held"
 	if limit || !may {
-		return assign.NotAvailable
+		return false, assign.NotAvailable
 	}
 	m.close(t, w, "reassigned")
 	given := t.grant(modelItem{key: w.item, places: w.places, exclusive: w.exclusive}, h, nil)
 	given.slot, given.attempt = w.slot, w.attempt
-	m.freed(t)
-	return ""
+	return true, ""
+}
+
+func (m *model) isAway(user string) bool {
+	return slices.ContainsFunc(m.absences, func(a modelAbsence) bool { return a.user == user })
+}
+
+// away begins an absence: what the user waits for ends, and what they hold goes to the substitute, whose groups these are, or back.
+func (m *model) away(a modelAbsence, groups []string) {
+	m.absences = append(m.absences, a)
+	var stirred []*modelTask
+	for _, t := range m.tasks {
+		for _, r := range t.pending() {
+			if r.holder.User == a.user {
+				r.end(assign.None, 0, assign.Away)
+			}
+		}
+		var back []*modelWork
+		for _, w := range slices.Clone(t.works) {
+			if w.state != "held" || w.holder.User != a.user || t.onAway == assign.KeepAway {
+				continue
+			}
+			if len(stirred) == 0 || stirred[len(stirred)-1] != t {
+				stirred = append(stirred, t)
+			}
+			passed := false
+			if t.onAway == assign.PassAway && a.substitute != "" {
+				passed, _ = m.passOn(t, w, a.substitute, groups, false)
+			}
+			if !passed {
+				back = append(back, w)
+			}
+		}
+		for _, w := range back {
+			m.close(t, w, "returned")
+			w.availableAt = t.now
+		}
+	}
+	for _, t := range stirred {
+		m.freed(t)
+	}
 }
 
 // redrive puts back items that are never to return: the named ones, or those whose attempts were used up.

@@ -135,6 +135,7 @@ func (w *modelWorld) begin(n int) {
 		t.slots = pick(r, kind+" slots", 1, 1, 2)
 		t.maxOpen = pick(r, kind+" max_open", 0, 0, 1, 3)
 		t.maxAttempts = pick(r, kind+" max_attempts", 0, 1, 2)
+		t.onAway = pick(r, kind+" on_away", assign.KeepAway, assign.ReleaseAway, assign.PassAway)
 		t.lease = pick(r, kind+" lease", 0, 0, 0.5, 1.5)
 		t.maxCandidates = 1000
 		s := assign.DefaultSettings()
@@ -147,7 +148,7 @@ func (w *modelWorld) begin(n int) {
 		}
 		s.Name, s.Slots, s.MaxCandidates, s.FreshFor = t.name, t.slots, t.maxCandidates, modelHours(t.freshFor)
 		s.RerunAfter, s.Backoff = modelHours(modelRerun), modelHours(modelBackoff)
-		s.MaxOpen, s.MaxAttempts = modelLimit(t.maxOpen), modelLimit(t.maxAttempts)
+		s.MaxOpen, s.MaxAttempts, s.OnAway = modelLimit(t.maxOpen), modelLimit(t.maxAttempts), t.onAway
 		if t.lease > 0 {
 			lease := modelHours(t.lease)
 			s.Lease = &lease
@@ -185,11 +186,15 @@ func (w *modelWorld) clear() {
 	var batch pgx.Batch
 	for _, t := range w.tasks {
 		batch.Queue(`delete from getwork.work where task_id = $1`, t.id)
-		batch.Queue(`delete from getwork.work_requested where task_id = $1`, t.id)
+		batch.Queue(`delete from getwork.work_requested where task_id in ($1, 0)`, t.id)
 		batch.Queue(`delete from getwork.item where task_id = $1`, t.id)
 		batch.Queue(`delete from model_rows where task = $1`, t.name)
 	}
+	batch.Queue(`delete from getwork.absence`)
 	w.must(w.db.SendBatch(ctx, &batch).Close())
+	if w.limits.People != nil {
+		w.limit(assign.Limits{})
+	}
 }
 
 func (w *modelWorld) must(err error) {
@@ -243,9 +248,9 @@ func (w *modelWorld) operations() map[string]func(*rapid.T) {
 		weight int
 		do     func()
 	}{
-		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"dispose", 6, w.doDispose}, {"claim", 3, w.doClaim},
-		{"dispose of many", 3, w.doDisposeMany}, {"extend many", 1, w.doExtendMany}, {"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
-		{"redrive", 2, w.doRedrive}, {"cancel", 1, w.doCancel}, {"change", 3, w.doChange}, {"hour", 3, w.doHour}, {"retain", 1, w.doRetain},
+		{"push", 2, w.doPush}, {"rows", 2, w.doRows}, {"click", 8, w.doClick}, {"next", 2, w.doNext}, {"dispose", 6, w.doDispose}, {"claim", 3, w.doClaim},
+		{"dispose of many", 3, w.doDisposeMany}, {"extend many", 1, w.doExtendMany}, {"extend", 1, w.doExtend}, {"expire", 2, w.doExpire}, {"reassign", 2, w.doReassign}, {"away", 2, w.doAway}, {"count", 1, w.doDryRun}, {"release", 1, w.doRelease},
+		{"redrive", 2, w.doRedrive}, {"cancel", 1, w.doCancel}, {"change", 3, w.doChange}, {"limit", 1, w.doLimit}, {"hour", 3, w.doHour}, {"retain", 1, w.doRetain},
 		{"end", 2, w.doEnd}, {"log in", 1, w.doLogIn}, {"regroup", 2, w.doRegroup},
 	} {
 		for i := range o.weight {

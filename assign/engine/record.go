@@ -52,6 +52,7 @@ type click struct {
 	id       int64        // the id of the request that answers it
 	lost     bool         // its key has made that request before
 	inserted assign.State // the state of the request recorded for this click; empty: another request answers it
+	targets  []int64      // of a click over several tasks
 	answer   *assign.Request
 	err      error
 }
@@ -398,6 +399,9 @@ func (t clicksTask) refuses(k *click) error {
 	if !(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}).May(t.settings.Groups) {
 		return assign.NoTask(t.name)
 	}
+	if t.settings.Pick == "next" && !k.Picks {
+		return assign.Refuse(assign.Forbidden, "%s", assign.NotByName(t.name))
+	}
 	return k.Check(t.settings.MaxRequest)
 }
 
@@ -417,10 +421,12 @@ join unnest($2::text[], $3::text[], $4::text[]) with ordinality c (user_name, in
 left join getwork.task_state s on s.name = $1 and s.deleted_at is null
 where not exists (
   select from getwork.work_requested p
-  where p.user_name = c.user_name and p.instance = c.instance and p.task_id + 0 = s.task_id and p.state = 'pending')
+  where p.user_name = c.user_name and p.instance = c.instance and p.task_id + 0 = coalesce(s.task_id, 0) and p.state = 'pending')
 and not exists (
   select from getwork.work_requested p
-  where p.user_name = c.user_name and p.key_scope = s.task_id and p.key = c.key and p.created_at > clock_timestamp() - interval '24 hours')`, maxWaiting)
+  where p.user_name = c.user_name and p.key_scope = coalesce(s.task_id, 0) and p.key = c.key and p.created_at > clock_timestamp() - interval '24 hours')`, maxWaiting)
+
+var errCrowding = assign.Refuse(assign.Busy, "you have %d requests waiting; cancel some, or wait until they are answered", maxWaiting)
 
 // admitInstances is admit, and also refuses clicks of instances whose user has maxWaiting requests. It asks the database only if a
 // click names an instance, and before the clicks are recorded: those that are recorded meanwhile come on top.
@@ -447,7 +453,7 @@ func (e *Engine) admitInstances(ctx context.Context, name string, batch []*click
 	}
 	var n int
 	if _, err := pgx.ForEachRow(rows, []any{&n}, func() error {
-		named[n-1].err = assign.Refuse(assign.Busy, "you have %d requests waiting; cancel some, or wait until they are answered", maxWaiting)
+		named[n-1].err = errCrowding
 		return nil
 	}); err != nil {
 		return t, batch, fmt.Errorf("count the waiting requests: %w", err)
@@ -465,7 +471,8 @@ func (e *Engine) admitInstances(ctx context.Context, name string, batch []*click
 const selectForClicks = `
 select s.task_id, v.version, v.max_request, (v.query is null or ` + records.ShelfLasts + `) and not s.paused
     and (v.recheck is null or not ` + records.HeldBack + `), v.groups,
-  coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint
+  coalesce(v.query, ''), coalesce(v.recheck, ''), (extract(epoch from v.query_timeout) * 1000000)::bigint,
+  coalesce(v.pick, 'any')
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where s.name = $1 and s.deleted_at is null`
 
@@ -477,7 +484,7 @@ func (e *Engine) admit(ctx context.Context, name string, batch []*click) (t clic
 	}
 	t.name = name
 	s := &t.settings
-	err = e.DB.QueryRow(ctx, e.SQL(selectForClicks), name).Scan(&t.id, &t.version, &s.MaxRequest, &t.fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout)
+	err = e.DB.QueryRow(ctx, e.SQL(selectForClicks), name).Scan(&t.id, &t.version, &s.MaxRequest, &t.fresh, &s.Groups, &s.Query, &s.Recheck, &s.QueryTimeout, &s.Pick)
 	missing := errors.Is(err, pgx.ErrNoRows)
 	if err != nil && !missing {
 		return t, batch, fmt.Errorf("read the task: %w", err)
@@ -570,6 +577,9 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, t clicksTask, ba
 		if r.ahead.ended {
 			return nil, errSettle
 		}
+		if e.nexts.Store(r.state.nexts); r.state.nexts && !r.ahead.both { // those may come before the clicks
+			return nil, errBeginAgain
+		}
 		serves = r.state.serves()
 	}
 	for _, k := range batch { // the transaction may be a repetition
@@ -647,6 +657,14 @@ func withText(column []*string, row int, text string) []*string {
 	return append(column, &recorded)
 }
 
+// withTrue is withText for what is true of few clicks.
+func withTrue(column []bool, row int, is bool) []bool {
+	if !is {
+		return column
+	}
+	return append(append(column, make([]bool, row-len(column))...), true)
+}
+
 // withKey adds the key of a row's click, if it has one, and its body to the columns.
 func withKey(keys, bodies []*string, row int, c assign.Click) (withKey, withBody []*string) {
 	if c.Key == "" {
@@ -664,7 +682,7 @@ func withKey(keys, bodies []*string, row int, c assign.Click) (withKey, withBody
 // holders, since there may be few clicks and thousands of waiting requests.
 const insertRequests = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, state, reason, error, created_at,
-  linger_until, completed_at, lease, groups, credential, valid_until, traceparent, key, key_scope, key_body)
+  linger_until, completed_at, lease, groups, credential, valid_until, traceparent, key, key_scope, key_body, program)
 select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.ends is null then c.wanted else 0 end,
   case when c.ends is null then 'pending' when c.ends = 'failed' then 'failed' else 'none' end,
@@ -674,19 +692,24 @@ select s.task_id, c.user_name, c.instance, c.wanted,
   case when c.linger > 0 then c.at + c.linger * interval '1 microsecond' end,
   case when c.ends is not null then c.at end,
   case when v.lease is null then c.lease * interval '1 microsecond' end,
-  c.groups::text[], c.credential, c.valid_until, c.traceparent, c.key, case when c.key is not null then s.task_id end, c.key_body
+  c.groups::text[], c.credential, c.valid_until, c.traceparent, c.key, case when c.key is not null then s.task_id end, c.key_body, c.program
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join ` + records.LimitsInForce + ` on true
 cross join lateral (
   select u.*, clock_timestamp() as at, case
       when s.paused and u.linger = 0 then 'paused'
+      when exists (select from getwork.absence a where a.user_name = u.user_name and ` + records.InForce + `) then 'away'
       when v.max_open is not null and v.max_open <= (
         select count(*) from getwork.work w where w.task_id = s.task_id and w.user_name = u.user_name and w.state = 'held') then 'at_limit'
+      when l.version is not null and (` + records.LimitOf + `) <= (
+        select count(*) from getwork.work w where w.user_name = u.user_name and w.state = 'held') then 'at_limit'
       when u.linger > 0 then null
       when ` + records.Failing + ` and (v.recheck is not null or not ` + records.ShelfFresh + `) then 'failed'
     end as ends
   from unnest($2::text[], $3::text[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::timestamptz[],
-    $10::text[], $11::text[], $12::text[]) as u (user_name, instance, wanted, linger, lease, groups, credential, valid_until, traceparent, key, key_body)
+    $10::text[], $11::text[], $12::text[], $13::boolean[])
+    as u (user_name, instance, wanted, linger, lease, groups, credential, valid_until, traceparent, key, key_body, program)
 ) c
 where s.task_id = $1 and s.deleted_at is null
   and case when c.credential is null then true else coalesce(c.valid_until > clock_timestamp(), true) and c.credential not in (select e from getwork.ended_among($8) e) end
@@ -741,6 +764,7 @@ func (e *Engine) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHol
 	var leases []*int64
 	var groups, credentials, traces, keys, bodies []*string
 	var untils []*time.Time
+	var programs []bool
 	for _, h := range slices.SortedFunc(maps.Keys(byHolder), assign.Holder.Compare) {
 		k := standing(byHolder[h])
 		users = append(users, h.User)
@@ -753,8 +777,15 @@ func (e *Engine) insertHolders(ctx context.Context, tx pgx.Tx, task int64, byHol
 		untils = append(untils, orNull(inMicroseconds(k.ValidUntil)))
 		traces = withText(traces, len(users)-1, k.Traceparent)
 		keys, bodies = withKey(keys, bodies, len(users)-1, k)
+		programs = withTrue(programs, len(users)-1, k.Program)
 	}
-	rows, err := tx.Query(ctx, e.SQL(insertRequests), task, users, instances, wanted, lingers, leases, groups, credentials, untils, traces, keys, bodies)
+	statement, args := insertRequests, []any{task, users, instances, wanted, lingers, leases, groups, credentials, untils, traces, keys, bodies, programs}
+	if task == 0 {
+		for _, clicks := range byHolder { // they are recorded one by one
+			statement, args = insertNext, append(args[1:], clicks[0].targets)
+		}
+	}
+	rows, err := tx.Query(ctx, e.SQL(statement), args...)
 	if err != nil {
 		return err
 	}
@@ -783,10 +814,10 @@ func takeIDs(rows pgx.Rows, byHolder map[assign.Holder][]*click) error {
 	return err
 }
 
-const selectDeleted = `select deleted_at is not null from getwork.task_state where task_id = $1`
+const selectDeleted = `select coalesce((select deleted_at is not null from getwork.task_state where task_id = $1), false)`
 
 // A statement after the insert's, so that it sees the requests with which the insert collided. "+ 0" and "limit" are as in
-// insertRequests, and the sub-queries as in selectSeats.
+// insertRequests, and the sub-queries as in selectTickets.
 const selectRecorded = `
 select p.id, c.user_name, c.instance, coalesce(p.credential, ''), p.valid_until,
   case when c.credential is null then false else c.credential in (select e from getwork.ended_among($4) e) end
@@ -845,6 +876,9 @@ func (e *Engine) findPending(ctx context.Context, tx pgx.Tx, task int64, byHolde
 // bodyOf returns the body that an Idempotency-Key stands for.
 func bodyOf(c assign.Click) string {
 	body := fmt.Sprintf("count=%d linger=%s", c.Count, c.Linger)
+	if c.Tasks != nil {
+		body = "tasks=" + strings.Join(c.Tasks, ",") + " " + body
+	}
 	if c.Lease != nil {
 		body += " lease=" + c.Lease.String()
 	}
@@ -877,7 +911,7 @@ func keysOf(clicks []*click) (users, names []string) {
 	return users, names
 }
 
-// "limit" makes PostgreSQL look each key up, and the sub-queries are as in selectSeats.
+// "limit" makes PostgreSQL look each key up, and the sub-queries are as in selectTickets.
 const selectKeys = `
 select c.user_name, c.key, r.id, r.key_body, r.created_at < clock_timestamp() - interval '24 hours'
 from unnest((select $2::text[]), (select $3::text[])) as c (user_name, key)

@@ -189,7 +189,8 @@ func TestRefreshLeavesAPlace(t *testing.T) {
 	db := pool(t, url)
 	task := newTask(t, n, "task", `select i as item from generate_series(1, 9) i order by i`, fresh(time.Hour))
 	n.endedRequest(t, n.click(t, "task", "ann", 1).ID)
-	ageShelf(t, db, task.ID, "fresh_until", time.Hour-50*time.Millisecond)
+	ageShelf(t, db, task.ID, "fresh_until", time.Hour-30*time.Second)
+	execute(t, db, `update getwork.task_state set usual = '1 minute', longest = '1 minute' where task_id = $1`, task.ID)
 	if p, err := n.readTaskView(t.Context(), n.DB, task.ID); err != nil || !p.view.Refresh {
 		t.Fatalf("the shelf is to be renewed: %v, %v", p.view.Refresh, err)
 	}

@@ -55,6 +55,7 @@ type rescuer struct {
 	at      time.Time           // when the last check was, by the database's clock; zero: there was none
 	seen    time.Time           // the same by this node's clock
 	oldest  time.Time           // when the oldest request was last read
+	begins  time.Duration       // until the next absence begins, as of the last check
 }
 
 func newRescuer(e *Engine) *rescuer {
@@ -79,7 +80,7 @@ func (r *rescuer) run(ctx context.Context) error {
 		case <-again.C:
 		}
 		next = r.rescueOnce(ctx)
-		again.Reset(r.rescuePause(next))
+		again.Reset(min(r.rescuePause(next), r.begins))
 	}
 }
 
@@ -110,6 +111,12 @@ select
     or exists (select from getwork.work_requested r where r.state = 'pending' and r.look_after is null and r.created_at not between clock.at - interval '2 seconds' and clock.at),
   exists (select from getwork.task_state s where s.shelf_run is not null and s.used_at > clock.at - interval '24 hours'),
   exists (select from getwork.work_requested r where r.state = 'pending' and r.valid_until <= clock.at),
+  exists (
+    select from getwork.absence a
+    where a.ended_at is null and a.from_at <= clock.at and (a.until_at <= clock.at or ` + heldAway + `
+      or exists (select from getwork.work_requested r where r.user_name = a.user_name and r.state = 'pending'))),
+  exists (select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending'),
+  extract(epoch from coalesce((select min(a.from_at) from getwork.absence a where a.ended_at is null and a.from_at > clock.at), clock.at + interval '1 hour') - clock.at)::float8,
   clock.at
 from (select clock_timestamp() as at offset 0) clock`
 
@@ -118,9 +125,11 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	ctx, cancel := context.WithTimeout(ctx, rescueWithin)
 	defer cancel()
 	r.Looks.n.Add(1)
-	var over, running, busy, waiting, shelved, invalid bool
+	var over, running, busy, waiting, shelved, invalid, away, nexts bool
+	var begins float64
 	var at time.Time
-	if err := r.DB.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &invalid, &at); err != nil {
+	if err := r.DB.QueryRow(ctx, r.SQL(selectAnythingToRescue)).Scan(&over, &running, &busy, &waiting, &shelved, &invalid, &away, &nexts, &begins, &at); err != nil {
+		r.begins = rescueWithin
 		r.logRescueError("look for anything that nobody serves", err)
 		return closely
 	}
@@ -141,6 +150,12 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 			r.logRescueError("look for requests whose users' log-in has ended", err)
 		}
 	}
+	r.begins = max(time.Duration(begins*float64(time.Second)), time.Millisecond) + rand.N(r.LookEvery/20) // not all nodes at once
+	if away {
+		if err := r.treatAway(ctx); err != nil && ctx.Err() == nil {
+			r.logRescueError("take work from people who are away", err)
+		}
+	}
 	if moved := at.Sub(r.at); !r.at.IsZero() && (moved < 0 || moved > time.Since(r.seen)+r.LookEvery) {
 		r.wakeTimed()
 	}
@@ -157,6 +172,9 @@ func (r *rescuer) rescueOnce(ctx context.Context) pace {
 	}
 	if shelved {
 		r.refreshAll(ctx)
+	}
+	if nexts {
+		r.rescueNext(ctx)
 	}
 	return next
 }
@@ -180,7 +198,10 @@ cross join lateral (
       where q.task_id = s.task_id and q.state = 'pending' and q.look_after is null order by q.id limit 200)
       union all
       (select q.id from getwork.work_requested q
-      where q.task_id = s.task_id and q.state = 'pending' and q.look_after <= (select clock_timestamp()) order by q.look_after limit 200)))
+      where q.task_id = s.task_id and q.state = 'pending' and q.look_after <= (select clock_timestamp()) order by q.look_after limit 200)
+      union all
+      (select q.id from getwork.work_requested q
+      where q.task_id = 0 and q.state = 'pending' and q.todo[1] = s.task_id and (q.look_after is null or q.look_after <= (select clock_timestamp())) limit 200)))
 ) r
 left join lateral (
   select u.id, u.state, u.backend, u.started_at, u.finished_at

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,7 +50,13 @@ type round struct {
 	over      []int64         // waiting requests that it cancels: what their users came in with is no good any more
 	alive     map[string]bool // credentials that had not ended when it asked, under the lock
 	answered  []int64         // requests that this round ended
+	floor     int64           // if it plans again: what it has locked before. See next.go
+	mine      []int64         // likewise, of requests over several tasks
+	passed    []int64         // requests over several tasks that it has passed on
+	wakes     []int64         // the tasks that are to be asked next for them
 	announced bool            // its NOTIFY is queued, or left to the announcer
+
+	quotas map[string]*quota // of the users whom a limit over all tasks binds
 
 	telling *notify.Telling // of a round that the announcer may announce; nil: it announces itself, or has nothing to announce
 
@@ -76,11 +84,15 @@ type lockedState struct {
 	shelfUsable int64      // rows of the shelf's run with a usable item
 	shelfTaken  bool       // some of them are held or put off, or were handed out since
 	shelfUsed   bool       // some of them were handed out since
+	nexts       bool       // requests over several tasks wait
 	fresh       bool       // the shelf can be handed out
 	stale       bool       // although it has expired
 	rankedAt    *time.Time // of the shelf's run
 
 	conflicts []int64 // tasks that this one conflicts with
+	limited   bool    // there are limits over all tasks
+
+	away map[string]*time.Time // who is away, and until when; nil: until somebody ends it
 }
 
 // serves reports whether a round can hand something out without a run.
@@ -139,12 +151,15 @@ select nextval('getwork.round'), s.name, s.paused, s.version, s.deleted_at is no
   coalesce(extract(epoch from clock_timestamp() - s.retry_since), 0)::float8,
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false), coalesce(u.candidates > s.shelf_left, false),
+  exists (select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending'),
   ` + shelfServes + `, ` + shelfExpired + `, ` + records.RankedAt + `,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
+  exists (select from ` + records.LimitsInForce + `), away.users, away.until,
   ` + records.SettingsColumns + `
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.shelf_run
+cross join (select array_agg(a.user_name) as users, array_agg(a.until_at) as until from getwork.absence a where ` + records.InForce + `) away
 where s.task_id = $1`
 
 // lock takes the assign locks and reads the state, in one round trip. locked are the tasks whose locks it has. clicks: see
@@ -173,17 +188,32 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	r.state = lockedState{}
 	s := &r.state
 	var retrying float64
+	var away []string
+	var until []*time.Time
 	into := []any{&r.id, &s.Name, &s.Paused, &s.version, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.shelfUsed, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.shelfUsed, &s.nexts, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts, &s.limited, &away, &until}
 	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
 	s.stale = s.stale && s.fresh
+	s.absent(away, until)
 	s.retrying = time.Duration(retrying * float64(time.Second))
 	if r.ahead != nil {
 		err = r.ahead.read(results)
 	}
 	return locked, err
+}
+
+// absent takes the absences that are in force. Of several of a user's the one that lasts longest counts.
+func (s *lockedState) absent(users []string, until []*time.Time) {
+	for i, user := range users {
+		if s.away == nil {
+			s.away = make(map[string]*time.Time, len(users))
+		}
+		if longest, also := s.away[user]; !also || longest != nil && (until[i] == nil || until[i].After(*longest)) {
+			s.away[user] = until[i]
+		}
+	}
 }
 
 // errMoved says that a row was changed between the round's read and its write, although everybody who changes such rows holds
@@ -194,8 +224,8 @@ var errMoved = pg.ErrMoved
 var errBeginAgain = errors.New("hand out to clicks")
 
 // attempts is how often a round plans on the result at hand. A second time is needed only if somebody writes without the
-// locks.
-const attempts = 5
+// locks, or where a limit over all tasks binds its users: each other task's round can take a seat before it.
+const attempts = 20
 
 // serve reads the waiting requests, hands out to them what the supply has, and writes that. The caller commits, unless r.last
 // let COMMIT travel with the writes. If a constraint refuses the plan, serve goes back to the savepoint and plans again: that
@@ -215,7 +245,11 @@ func (r *round) serve(ctx context.Context, from supply) error {
 		if !again(err) {
 			return err
 		}
-		r.e.Log.Warn("round planned again", "task", r.state.Name, "round", r.id, "cause", err)
+		level := slog.LevelWarn
+		if seatTaken(err) {
+			level = slog.LevelDebug // by another task's round: nobody is at fault
+		}
+		r.e.Log.Log(ctx, level, "round planned again", "task", r.state.Name, "round", r.id, "cause", err)
 		if r.clicks != nil {
 			return fmt.Errorf("%w: %w", errBeginAgain, err)
 		}
@@ -307,8 +341,19 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 			requests[i].Groups = *w.groups
 		}
 		requests[i].Only(r.state.Groups)
+		if _, away := r.state.away[w.holder.User]; away {
+			requests[i].Limit(0, plan.Away)
+		}
+		if w.next != nil {
+			requests[i].Elsewhere, requests[i].Wanted = !w.next.first, min(w.wanted, r.state.MaxRequest)
+		}
 	}
-	if r.state.MaxOpen == nil || len(waiting) == 0 {
+	switch {
+	case len(waiting) == 0:
+		return requests, nil
+	case r.state.limited:
+		return requests, r.limit(ctx, waiting, requests)
+	case r.state.MaxOpen == nil:
 		return requests, nil
 	}
 	rows, err := r.tx.Query(ctx, r.e.SQL(countOpen), r.task, users)
@@ -328,7 +373,7 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 }
 
 // reasons maps a plan's reasons to those of the API.
-var reasons = map[plan.Reason]assign.Reason{plan.NoMatch: assign.NoMatch, plan.AllHeld: assign.AllHeld, plan.Barred: assign.Rules, plan.AtLimit: assign.AtLimit}
+var reasons = map[plan.Reason]assign.Reason{plan.NoMatch: assign.NoMatch, plan.AllHeld: assign.AllHeld, plan.Barred: assign.Rules, plan.AtLimit: assign.AtLimit, plan.Away: assign.Away}
 
 // answers holds the columns of answerRequests.
 type answers struct {
@@ -358,10 +403,11 @@ type grants struct {
 	ranks, leases                    []*int64
 	deadlines                        []*time.Time // as long as its last row that has one; see withText
 	again                            []bool       // likewise
+	seats                            []*int32     // likewise; nil: no limit binds the user
 }
 
-// add gives a place of an item to a waiter; lease is the task's.
-func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
+// add gives a place of an item to a waiter, who takes a seat for it if a limit binds them; lease is the task's.
+func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration, q *quota) {
 	if lease == nil {
 		lease = w.lease
 	}
@@ -380,6 +426,12 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration) {
 			g.again = append(g.again, false)
 		}
 		g.again = append(g.again, true)
+	}
+	if q != nil {
+		for len(g.seats) < len(g.items) {
+			g.seats = append(g.seats, nil)
+		}
+		g.seats = append(g.seats, q.take())
 	}
 	g.items = append(g.items, o.cand.Item)
 	g.slots = append(g.slots, int32(slot))
@@ -403,36 +455,44 @@ func microseconds(d *assign.Duration) *int64 {
 	return &n
 }
 
-const (
-	// The unique indexes work_held_slot, work_holder and work_held_exclusive refuse what a plan must not do. The lease begins
-	// at clock_timestamp(): now() has stood still since the lock.
-	insertWork = `
+// The unique indexes work_held_slot, work_holder, work_held_exclusive and work_seat refuse what a plan must not do. The lease begins
+// at clock_timestamp(): now() has stood still since the lock.
+const formatInsertWork = `
 insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
-  deadline, again, lease, lease_expires_at, warn_at)
+  deadline, again, lease, lease_expires_at, warn_at%s)
 select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.request_id, 0), $2, g.rank, g.details::json, g.attempt,
   g.deadline, g.again, g.lease * interval '1 microsecond', clock_timestamp() + g.lease * interval '1 microsecond',
-  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'
+  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'%s
 from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
-  $12::integer[], $13::timestamptz[], $14::boolean[]) as g (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt, deadline, again)`
+  $12::integer[], $13::timestamptz[], $14::boolean[]%s (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt, deadline, again%s`
 
-	// For rounds that answer their clicks directly.
-	returningGiven = `
-returning id, item, slot, assigned_at, lease_expires_at`
+var (
+	insertWork = fmt.Sprintf(formatInsertWork, "", "", ") as g", ")")
+
+	// Of rounds that give seats. Two rounds of different tasks may give seats to the same users; in different orders they would deadlock.
+	insertSeated = fmt.Sprintf(formatInsertWork, ", seat", ", g.seat", ", $15::integer[]) with ordinality as g", ", seat, n)\norder by g.user_name collate \"C\", g.seat, g.n")
 )
+
+// For rounds that answer their clicks directly.
+const returningGiven = `
+returning id, item, slot, assigned_at, lease_expires_at`
 
 // insert queues the work rows. given, if set, gets each row as it was written.
 func (g *grants) insert(x *pg.Writes, r *round, run *int64, given func(i int, w assign.Work)) {
 	if len(g.items) == 0 {
 		return
 	}
-	statement := insertWork
+	statement, args := insertWork, []any{r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances, g.requests, g.ranks, g.details,
+		g.leases, g.attempts, g.deadlines, g.again}
+	if g.seats != nil {
+		statement, args = insertSeated, append(args, g.seats)
+	}
 	var read func(pgx.CollectableRow) error
 	if given != nil {
 		statement += returningGiven
 		read = g.reader(r, given)
 	}
-	x.Read(len(g.items), read, r.e.SQL(statement), r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances,
-		g.requests, g.ranks, g.details, g.leases, g.attempts, g.deadlines, g.again)
+	x.Read(len(g.items), read, r.e.SQL(statement), args...)
 	r.brief = r.brief || slices.ContainsFunc(g.leases, func(l *int64) bool { return l != nil && r.e.oversleeps(assign.Microseconds(*l)) })
 }
 
@@ -480,6 +540,8 @@ set state = a.state, requested = a.assigned, assigned = a.assigned, reason = a.r
 from unnest($3::bigint[], $4::text[], $5::integer[], $6::text[]) as a (id, state, assigned, reason)
 where r.id = a.id and r.state = 'pending'`
 
+	noteUsed = `update getwork.task_state set used_at = clock_timestamp() where task_id = $1`
+
 	// These requests were read and go on lingering. From now on they alone are a reason to run only at their look_after. A
 	// request that was left so a moment ago is not written again: a round for each pushed item would leave hundreds of agents
 	// lingering.
@@ -522,8 +584,12 @@ where r.id = s.id and r.state = 'pending'`
 update getwork.work_requested r
 set look_after = case when $2 then clock_timestamp() else greatest(coalesce(r.look_after, clock_timestamp()), s.failed_until, s.retry_at) end
 from getwork.task_state s
-where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = r.task_id`
+where r.id = any($1::bigint[]) and r.state = 'pending' and s.task_id = $3`
 )
+
+// answerBoth is answerRequests if some are over several tasks: what they get makes them requests of the round's task, $9.
+var answerBoth = strings.Replace(answerRequests, "set state",
+	"set task_id = case when a.assigned > 0 then $9 else r.task_id end, error = null, state", 1)
 
 // write carries out the plan: work, requests, the task's state, and one NOTIFY last.
 func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []offer, all bool) error {
@@ -531,6 +597,8 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	var served inlineRequests // clicks, which are written in their final state
 	var granted grants
 	var forRun []int64
+	var passing passing
+	served0 := false // of requests over several tasks
 	wait := []int64{}
 	r.answered, r.ends, r.waits = nil, map[assign.State]int{}, nil
 	end := func(i int, a plan.Answer, state assign.State, reason assign.Reason) {
@@ -552,6 +620,12 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	after := settlement{spent: p.Spent}
 	due := false
 	for i, a := range p.Answers {
+		if w := &r.waiting[i]; r.passes(&passing, w, a) {
+			after.used = after.used || w.next.first
+			continue
+		} else if served0 = served0 || w.next != nil && len(a.Grants) > 0; a.Outcome == plan.Assigned && len(a.Grants) < w.wanted {
+			a.Outcome = plan.Partial // more than one request for this task may ask for
+		}
 		due = due || r.waiting[i].due
 		after.used = after.used || a.Outcome != plan.Linger || r.waiting[i].unread
 		if k := r.waiting[i].click; k != nil && (a.Outcome == plan.Wait || a.Outcome == plan.Linger) {
@@ -574,7 +648,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 			end(i, a, assign.None, reasons[a.Reason])
 		}
 		for _, g := range a.Grants {
-			granted.add(r.waiting[i], &offers[g.Item], g.Slot, r.state.Lease)
+			granted.add(r.waiting[i], &offers[g.Item], g.Slot, r.state.Lease, r.quotas[r.waiting[i].holder.User])
 			if offers[g.Item].Slots == 1 {
 				gone[g.Item] = true
 				after.gone++
@@ -593,8 +667,15 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	granted.insert(&wrote, r, from.runID(), given)
 	r.given = len(granted.items)
 	if len(ended.ids) > 0 {
-		wrote.Queue(len(ended.ids), r.e.SQL(answerRequests), r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons,
-			from.rankedAt(), from.stale())
+		statement, args := answerRequests, []any{r.id, from.runID(), ended.ids, ended.states, ended.counts, ended.reasons, from.rankedAt(), from.stale()}
+		if served0 {
+			statement, args = answerBoth, append(args, r.task)
+		}
+		wrote.Queue(len(ended.ids), r.e.SQL(statement), args...)
+	}
+	passing.write(&wrote, r, r.run, "")
+	if served0 && from.source() == plan.Inbox { // equal tasks take turns
+		wrote.Queue(1, r.e.SQL(noteUsed), r.task)
 	}
 	if len(lingering.ids) > 0 {
 		wrote.Queue(pg.AnyNumber, r.e.SQL(leaveLingering), lingering.ids, lingering.reasons, r.state.RerunAfter, nextUntil(offers))
@@ -604,7 +685,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		r.freed = r.freed || r.run != 0
 	}
 	if len(forRun) > 0 {
-		wrote.Queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result)
+		wrote.Queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result, r.task)
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
 	statement, args := from.settle(after)
@@ -613,7 +694,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	}
 	wrote.Read(pg.AnyNumber, renewal, r.e.SQL(statement), append([]any{r.task}, args...)...)
 	last := r.last != nil && r.last()
-	r.queueAnnouncement(&wrote, r.run == 0 && len(ended.ids) == 0)
+	r.queueAnnouncement(&wrote, r.run == 0 && len(ended.ids)+len(passing.ids) == 0)
 	send := wrote.Send
 	if last {
 		send = wrote.SendLast
@@ -671,7 +752,11 @@ func (e *Engine) commit(ctx context.Context, r *round, run int64) error {
 
 // announcement returns the round's one NOTIFY.
 func (r *round) announcement(run int64) notify.Message {
-	return notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
+	m := notify.Message{Node: r.e.Node, Round: &notify.Round{Task: r.task, ID: r.id, Run: run, Requests: len(r.answered)}}
+	if len(r.passed) > 0 {
+		m.Changes = []notify.Change{{Requests: r.passed}}
+	}
+	return m
 }
 
 // announce sends the announcement of a round that was not written by a plan.
@@ -727,6 +812,7 @@ func (e *Engine) after(r *round) {
 	if r.freed {
 		e.WakeLingering(r.task)
 	}
+	e.wakeNext(r)
 	e.keepFresh(r)
 }
 

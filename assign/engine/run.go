@@ -280,6 +280,7 @@ func (e *Engine) rank(ctx context.Context, tx pgx.Tx, t taskView, run int64) (ra
 const stillWanted = `
 select s.paused or s.deleted_at is not null or v.query <> $2 or coalesce(v.recheck, '') <> $3 or v.max_candidates <> $4 or v.slots <> $5,
   (select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id, r.id limit 1) is not null
+    or exists (select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending' and r.todo[1] = s.task_id)
     or coalesce(s.used_at > clock_timestamp() - v.fresh_for, false) or ` + servedStale + `,
   exists (select from getwork.run u where u.id = $6 and u.state = 'lost')
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
@@ -364,22 +365,29 @@ func (r *round) fail(ctx context.Context, wrote *pg.Writes, run int64, message s
 		return err
 	}
 	var failed, lingering []int64
-	for _, w := range r.waiting {
+	var passing passing
+	r.answered, r.ends = nil, map[assign.State]int{}
+	for i := range r.waiting {
+		w := &r.waiting[i]
+		if r.fails(&passing, w) {
+			continue
+		}
 		if w.lingers {
 			lingering = append(lingering, w.id)
 		} else {
 			failed = append(failed, w.id)
-			r.waits = append(r.waits, w.waited)
+			r.ended(w, assign.Failed)
 		}
 	}
 	e := r.e
 	wrote.Queue(1, e.SQL(backOff), r.task, message)
 	wrote.Queue(len(failed), e.SQL(failPending), failed, r.task, message, r.id, run)
 	wrote.Queue(len(lingering), e.SQL(lingerUntilBackOff), lingering)
+	passing.write(wrote, r, run, message)
 	if err := wrote.Send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered, r.announced, r.ends = failed, true, map[assign.State]int{assign.Failed: len(failed)}
+	r.announced = true
 	e.Log.Warn("ranking query or recheck failed", "task", r.state.Name, "run", run, "error", message, "requests", len(failed))
 	return r.announce(ctx, run)
 }
@@ -450,6 +458,7 @@ func (e *Engine) giveUp(ctx context.Context, lock pgx.Tx, t taskView, run int64,
 	if err == nil {
 		e.countEnded(r)
 		e.traceAnswered(r)
+		e.wakeNext(r)
 	}
 	return end, err
 }
@@ -484,18 +493,20 @@ func (r *round) failRetried(ctx context.Context, run int64, message string) erro
 		return err
 	}
 	var failed []int64
-	for _, w := range r.waiting {
-		if !w.lingers {
+	var passing passing
+	var wrote pg.Writes
+	r.answered, r.ends = nil, map[assign.State]int{}
+	for i := range r.waiting {
+		if w := &r.waiting[i]; !r.fails(&passing, w) && !w.lingers {
 			failed = append(failed, w.id)
-			r.waits = append(r.waits, w.waited)
+			r.ended(w, assign.Failed)
 		}
 	}
-	var wrote pg.Writes
 	wrote.Queue(1, r.e.SQL(backOff), r.task, message)
 	wrote.Queue(len(failed), r.e.SQL(failPending), failed, r.task, message, r.id, run)
+	passing.write(&wrote, r, run, message)
 	if err := wrote.Send(ctx, r.tx); err != nil {
 		return err
 	}
-	r.answered, r.ends = failed, map[assign.State]int{assign.Failed: len(failed)}
 	return r.announce(ctx, run)
 }

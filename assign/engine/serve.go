@@ -161,11 +161,14 @@ func (e *Engine) logServeError(ctx context.Context, task int64, err error) {
 	}
 }
 
-// Poke makes a run on this node check whether it is still wanted.
+// Poke makes a run on this node check whether it is still wanted; all runs if a request over several tasks, those of task 0, has changed.
 func (e *Engine) Poke(task int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l := e.loops[task]; l != nil {
+	for of, l := range e.loops {
+		if of != task && task != 0 {
+			continue
+		}
 		select {
 		case l.pokes <- struct{}{}:
 		default:
@@ -256,6 +259,7 @@ func (e *Engine) serveAtOnce(ctx context.Context, task int64, s assign.Settings,
 	if err == nil {
 		e.countEnded(r)
 		e.traceAnswered(r)
+		e.wakeNext(r)
 	}
 	return true, err
 }
@@ -341,8 +345,8 @@ var selectTaskView = `
 select s.version, s.deleted_at is not null,
   s.paused or ` + records.HeldBack + `,
   ` + shelfServes + `, ` + shelfExpired + `, s.paused,
-  coalesce(line.look_after <= clock.at, false) or line.unread, coalesce(line.look_after <= clock.at, false),
-  coalesce(line.linger_until <= clock.at, false), line.first is not null,
+  coalesce(line.look_after <= clock.at, false) or line.unread or nexts.waits, coalesce(line.look_after <= clock.at, false) or nexts.due,
+  coalesce(line.linger_until <= clock.at, false), line.first is not null or nexts.pending,
   v.query is null and exists (
     select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
   not s.paused and s.deleted_at is null and ` + inUse + `
@@ -359,7 +363,7 @@ select s.version, s.deleted_at is not null,
       union all
       select min(i.due_at) from getwork.item i where v.query is null and i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity'
     ) t
-    where t.at > clock.at and line.first is not null), 0)::float8,
+    where t.at > clock.at and (line.first is not null or nexts.pending)), 0)::float8,
   ` + records.SettingsColumns + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.shelf_run
@@ -371,6 +375,14 @@ cross join lateral (
     exists (select from getwork.work_requested r where r.task_id = s.task_id and r.state = 'pending' and r.look_after is null) as unread,
     (select r.id from getwork.work_requested r where r.task_id between s.task_id and s.task_id and r.state = 'pending' order by r.task_id, r.id limit 1) as first
   offset 0) line
+cross join lateral (
+  select
+    exists (select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending' and s.task_id = any(r.targets)) as pending,
+    not s.paused and s.deleted_at is null and exists (
+      select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending' and r.todo[1] = s.task_id and (r.look_after is null or r.look_after <= clock.at)) as waits,
+    not s.paused and s.deleted_at is null and exists (
+      select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending' and r.todo[1] = s.task_id and r.look_after <= clock.at) as due
+  offset 0) nexts
 where s.task_id = $1`
 
 type queryer interface {

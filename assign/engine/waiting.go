@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,11 +27,12 @@ type waiter struct {
 	id      int64
 	holder  assign.Holder
 	wanted  int
-	waited  time.Duration    // since it was recorded
-	lingers bool             // it lingers, and its time is not over
-	unread  bool             // no round has left it lingering before
-	due     bool             // one has, and its look_after has come
-	groups  *[]string        // nil: needs none
+	waited  time.Duration // since it was recorded
+	lingers bool          // it lingers, and its time is not over
+	unread  bool          // no round has left it lingering before
+	due     bool          // one has, and its look_after has come
+	groups  *[]string     // nil: needs none
+	program bool
 	lease   *assign.Duration // for a task that has none
 	click   *click           // not recorded yet; nil: the request is recorded
 
@@ -37,6 +40,7 @@ type waiter struct {
 	validUntil *time.Time
 	invalid    bool // that time is past
 
+	next *nextRow // of a request over several tasks; nil: it is for this one
 }
 
 // line is what a round has read of those who wait.
@@ -46,6 +50,7 @@ type line struct {
 	next     int64 // the first of those who linger whom it has not read; nobody: it has read all
 	must     bool  // others behind that one must be read
 	complete bool  // nobody whom it has not read may get anything, and it has read all others
+	both     bool  // it reads requests over several tasks, too: see next.go
 }
 
 const (
@@ -61,7 +66,7 @@ const (
 	waiterColumns = `r.id, r.user_name, r.instance, r.wanted, coalesce(r.linger_until > clock_timestamp(), false), r.groups,
   (extract(epoch from r.lease) * 1000000)::bigint, r.look_after is null, coalesce(r.look_after <= clock_timestamp(), false),
   coalesce(r.credential, ''), r.valid_until, coalesce(r.valid_until <= clock_timestamp(), false),
-  (extract(epoch from clock_timestamp() - r.created_at) * 1000000)::bigint`
+  (extract(epoch from clock_timestamp() - r.created_at) * 1000000)::bigint, coalesce(r.program, false)`
 
 	// nextLingering is the first of those who linger behind $2; of them, %d are passed over. The number stands in the text for the
 	// reason that atMost gives. "between" is as in selectOldest.
@@ -116,17 +121,28 @@ from getwork.work_requested r
 where id = any (array(` + fmt.Sprintf(mustRead, "(select $2::bigint)") + `)) and state = 'pending'` + locked
 )
 
-func scanWaiter(row pgx.CollectableRow) (w waiter, err error) {
+func scanWaiter(row pgx.CollectableRow) (w waiter, err error) { return scanWaiterWith(row) }
+
+// scanWaiterWith reads a row of waiterColumns, and of others behind them.
+func scanWaiterWith(row pgx.CollectableRow, also ...any) (w waiter, err error) {
 	var waited int64
-	err = row.Scan(&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread, &w.due,
-		&w.credential, &w.validUntil, &w.invalid, &waited)
+	err = row.Scan(append([]any{&w.id, &w.holder.User, &w.holder.Instance, &w.wanted, &w.lingers, &w.groups, &w.lease, &w.unread, &w.due,
+		&w.credential, &w.validUntil, &w.invalid, &waited, &w.program}, also...)...)
 	w.waited = time.Duration(waited) * time.Microsecond
 	return w, err
 }
 
 // queue adds the statements that read the next chunk of the line, behind the id after.
 func (l *line) queue(r *round, batch *pgx.Batch, after int64) {
-	if l.chunk == whole {
+	switch {
+	case l.both && l.chunk == whole:
+		batch.Queue(r.e.SQL(selectAllOfBoth), r.task, after, r.floor, r.mine)
+		return
+	case l.both:
+		batch.Queue(r.e.SQL(fmt.Sprintf(selectNextOfBoth, l.chunk)), r.task, after, r.floor, r.mine)
+		batch.Queue(r.e.SQL(fmt.Sprintf(selectBoth, l.chunk)), r.task, after, r.floor, r.mine)
+		return
+	case l.chunk == whole:
 		batch.Queue(r.e.SQL(selectAllWaiting), r.task)
 		return
 	}
@@ -144,37 +160,54 @@ func (l *line) read(results pgx.BatchResults) (err error) {
 		rows, err = results.Query()
 	}
 	if err == nil {
-		l.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		l.waiting, err = pgx.CollectRows(rows, l.scan())
 	}
 	return err
+}
+
+func (l *line) scan() pgx.RowToFunc[waiter] {
+	if l.both {
+		return scanNextWaiter
+	}
+	return scanWaiter
+}
+
+// queueMust adds the statement that reads those behind the id after who must be answered.
+func (l *line) queueMust(r *round, batch *pgx.Batch, after int64) {
+	if l.both {
+		batch.Queue(r.e.SQL(selectMustReadOfBoth), r.task, after, r.floor, r.mine)
+		return
+	}
+	batch.Queue(r.e.SQL(selectMustRead), r.task, after)
 }
 
 // readWaiting begins to read who waits, and adds the clicks that this round records. all: it leaves nobody out.
 func (r *round) readWaiting(ctx context.Context, all bool) error {
 	r.over = nil
+	r.keepLocked()
 	if r.ahead != nil && r.ahead.unused {
 		r.ahead.unused = false
 		for _, p := range r.ahead.proofs {
 			r.lives(p.credential)
 		}
-		return r.begin(r.ahead.line, r.ahead.seats)
+		return r.begin(r.ahead.line, r.ahead.tickets)
 	}
-	l := line{}
+	l := line{both: r.state.nexts}
 	if all {
 		l.chunk = whole
 	}
-	var seats []seat
+	var tickets []ticket
 	var batch pgx.Batch
 	l.queue(r, &batch, 0)
 	if len(r.clickers) > 0 {
-		queueSeats(r, &batch, r.clickers)
+		queueTickets(r, &batch, r.clickers)
 		r.ahead.queueKeys(r, &batch)
 	}
 	results := r.tx.SendBatch(ctx, &batch)
 	defer results.Close()
 	err := l.read(results)
 	if err == nil && len(r.clickers) > 0 {
-		seats, err = readSeats(results)
+		tickets, err = readTickets(results)
 	}
 	if err == nil && len(r.clickers) > 0 {
 		err = r.ahead.readKeys(results)
@@ -185,13 +218,13 @@ func (r *round) readWaiting(ctx context.Context, all bool) error {
 	if err != nil {
 		return fmt.Errorf("read waiting requests: %w", err)
 	}
-	return r.begin(l, seats)
+	return r.begin(l, tickets)
 }
 
 // begin takes what was read first.
-func (r *round) begin(l line, seats []seat) (err error) {
+func (r *round) begin(l line, tickets []ticket) (err error) {
 	r.line = l
-	if r.clicked, err = r.inline(seats); err != nil {
+	if r.clicked, err = r.inline(tickets); err != nil {
 		return err
 	}
 	r.dropInvalid()
@@ -208,13 +241,13 @@ func (r *round) readOn(ctx context.Context, left bool) error {
 	if n := len(r.waiting); n > 0 {
 		after = max(after, r.waiting[n-1].id)
 	}
-	l := line{chunk: max(firstChunk, 4*r.chunk)}
+	l := line{chunk: max(firstChunk, 4*r.chunk), both: r.both}
 	var batch pgx.Batch
 	switch {
 	case left:
 		l.queue(r, &batch, after)
 	case r.must:
-		batch.Queue(r.e.SQL(selectMustRead), r.task, after)
+		l.queueMust(r, &batch, after)
 	default:
 		r.close()
 		return nil
@@ -228,7 +261,7 @@ func (r *round) readOn(ctx context.Context, left bool) error {
 		l.next = r.next
 		var rows pgx.Rows
 		if rows, err = results.Query(); err == nil {
-			l.waiting, err = pgx.CollectRows(rows, scanWaiter)
+			l.waiting, err = pgx.CollectRows(rows, l.scan())
 		}
 	}
 	if err == nil {
@@ -246,23 +279,51 @@ func (r *round) readOn(ctx context.Context, left bool) error {
 	return nil
 }
 
-// close ends the reading: the clicks come last, since their ids are later than those of all whom the round can see.
+// close ends the reading: the clicks come last, since their ids are later than those of all whom the round could see then. A request over
+// several tasks may have come while it read on.
 func (r *round) close() {
 	r.waiting, r.complete = append(r.waiting, r.clicked...), true
+	if r.both {
+		slices.SortFunc(r.waiting, func(a, b waiter) int { return cmp.Compare(a.id, b.id) })
+	}
 }
 
 // readMust reads those whom a round has to answer, and nobody else.
 func (r *round) readMust(ctx context.Context) error {
 	r.over = nil
-	rows, err := r.tx.Query(ctx, r.e.SQL(selectMustRead), r.task, int64(0))
+	r.keepLocked()
+	r.both = r.state.nexts
+	var batch pgx.Batch
+	r.queueMust(r, &batch, 0)
+	results := r.tx.SendBatch(ctx, &batch)
+	defer results.Close()
+	rows, err := results.Query()
 	if err == nil {
-		r.waiting, err = pgx.CollectRows(rows, scanWaiter)
+		r.waiting, err = pgx.CollectRows(rows, r.scan())
+	}
+	if err == nil {
+		err = results.Close()
 	}
 	if err != nil {
 		return fmt.Errorf("read waiting requests: %w", err)
 	}
 	r.dropInvalid()
 	return nil
+}
+
+// keepLocked is called before the round begins to read who waits. If it has read them before, it keeps what it has locked: see next.go.
+// What it then leaves out it looks for afterwards.
+func (r *round) keepLocked() {
+	for _, w := range r.waiting {
+		if w.click != nil {
+			continue
+		}
+		if r.floor = max(r.floor, w.id); w.next != nil && !slices.Contains(r.mine, w.id) {
+			r.mine = append(r.mine, w.id)
+		}
+	}
+	r.freed = r.freed || len(r.mine) > 0
+	r.wakes, r.passed = nil, nil
 }
 
 // dropInvalid makes the round cancel requests that are past the end of what their users came in with.

@@ -43,9 +43,9 @@ func TestOwnLockIsNotTheQuerysFault(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `lock table getwork.work_requested in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the run is over, and could not read what is asked for", func() bool {
-		return query[int](t, db, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`) == 0 &&
-			query[int](t, db, `select count(*) from getwork.run where state = 'running'`) == 0
+	await(t, "the query is over, and its node can't read what is asked for", func() bool {
+		return query[bool](t, db, `select count(*) filter (where wait_event = 'PgSleep') = 0 and count(*) filter (where wait_event_type = 'Lock') > 0
+from pg_stat_activity where datname = current_database()`)
 	})
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ from (
   union all
   select r.* from getwork.work_requested r
   where r.id = any($2::bigint[]) and (r.round_id is null or r.round_id <> all($1::bigint[]))
-) r join getwork.task_state s using (task_id)
+) r left join getwork.task_state s using (task_id)
 where $3::text[] is null or r.user_name in (select unnest($3::text[]))
 order by r.id`
 
@@ -100,9 +100,9 @@ func (f *Feed) deliverRequests(ctx context.Context, n news) error {
 	var events []assign.Event
 	var pushed []int64
 	err = f.config.Records.Fill(ctx, requests, func(r *assign.Request) {
-		events = append(events[:0], runs[r.TaskID].events...)
+		events = append(events[:0], runs[r.LineID].events...)
 		if len(events) > 0 {
-			told[taskHolder{r.TaskID, r.Holder()}] = true
+			told[taskHolder{r.LineID, r.Holder()}] = true
 		}
 		at := len(events)
 		if r.State == assign.Pending { // a request comes before the start of its run, but an answer after the run's end
@@ -189,6 +189,33 @@ func (f *Feed) deliverWork(ctx context.Context, n news) error {
 	return nil
 }
 
+const selectAbsenceNews = `select ` + records.AbsenceColumns + ` from getwork.absence a where a.id = any($1::bigint[]) order by a.id`
+
+// deliverAbsences delivers absences that were entered or have ended to their users, whatever instances of them follow.
+func (f *Feed) deliverAbsences(ctx context.Context, n news) error {
+	if len(n.absences) == 0 {
+		return nil
+	}
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectAbsenceNews), keys(n.absences))
+	var absences []assign.Absence
+	if err == nil {
+		absences, err = pgx.CollectRows(rows, records.ScanAbsence)
+	}
+	if err != nil {
+		return fmt.Errorf("read changed absences: %w", err)
+	}
+	of := map[string][]assign.Event{}
+	for _, a := range absences {
+		of[a.User] = append(of[a.User], assign.Event{Type: "absence", Body: a})
+	}
+	for _, h := range f.here() {
+		if events := of[h.User]; events != nil {
+			f.to(h, events...)
+		}
+	}
+	return nil
+}
+
 const (
 	selectRunNews = `
 select u.id, u.task_id, s.name, u.state, u.candidates, ` + records.RunMS + `,
@@ -202,6 +229,11 @@ order by u.id`
 select r.task_id, r.user_name, r.instance
 from getwork.work_requested r
 where r.task_id = any($1::bigint[]) and r.state = 'pending'
+  and ($2::text[] is null or r.user_name in (select unnest($2::text[])))
+union all
+select r.todo[1], r.user_name, r.instance
+from getwork.work_requested r
+where r.task_id = 0 and r.todo[1] = any($1::bigint[]) and r.state = 'pending'
   and ($2::text[] is null or r.user_name in (select unnest($2::text[])))`
 )
 

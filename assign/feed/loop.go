@@ -135,7 +135,7 @@ func (f *Feed) drainNews(ctx context.Context) error {
 			f.Broadcast(assign.Event{Type: "node", Body: assign.NodeEvent{State: assign.Live}})
 		}
 	}
-	for _, tell := range []func(context.Context, news) error{f.deliverRequests, f.deliverWork, f.deliverTasks, f.deliverMany} {
+	for _, tell := range []func(context.Context, news) error{f.deliverRequests, f.deliverWork, f.deliverAbsences, f.deliverTasks, f.deliverMany} {
 		if err := tell(ctx, n); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 type news struct {
 	rounds               map[int64]int // how many requests each answered, at most
 	requests, work, runs map[int64]bool
+	absences             map[int64]bool
 	tasks                map[int64]bool
 	newcomers            map[int64]bool // tasks that have new followers
 	list                 bool           // a task is new, changed or deleted
@@ -18,7 +19,8 @@ type news struct {
 }
 
 func newNews() news {
-	return news{map[int64]int{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, false, false, false}
+	set := func() map[int64]bool { return map[int64]bool{} }
+	return news{rounds: map[int64]int{}, requests: set(), work: set(), runs: set(), absences: set(), tasks: set(), newcomers: set()}
 }
 
 // Heard takes a message of NOTIFY. It does not block.
@@ -40,7 +42,9 @@ func (f *Feed) Heard(m notify.Message) {
 			}
 		}
 		for _, c := range m.Changes {
-			n.tasks[c.Task] = true
+			if c.Task != 0 {
+				n.tasks[c.Task] = true
+			}
 			n.list = n.list || c.Settings
 			n.many = n.many || c.Many
 			for _, id := range c.Rounds {
@@ -49,6 +53,7 @@ func (f *Feed) Heard(m notify.Message) {
 			note(n.requests, c.Requests)
 			note(n.work, c.Work)
 			note(n.runs, c.Runs)
+			note(n.absences, c.Absences)
 		}
 		n.list, n.many = n.list || m.All, n.many || m.All
 	})

@@ -11,7 +11,6 @@ const (
 
 	SettlePlaces   = settlePlaces
 	SelectReleased = selectReleased
-	ReleaseWork    = releaseWork
 	RedriveWork    = redriveWork
 	TaskInUse      = taskInUse
 )

@@ -19,7 +19,6 @@ func TestStatementsByIndex(t *testing.T) {
 	statements := map[string]enginetest.Looked{
 		"settlePlaces":   {SQL: manage.SettlePlaces, Args: []any{task, 1}},
 		"selectReleased": {SQL: manage.SelectReleased, Args: []any{"ann", 0}},
-		"releaseWork":    {SQL: manage.ReleaseWork, Args: []any{[]int64{1, 2}, "ann"}},
 		"redriveWork":    {SQL: manage.RedriveWork, Args: []any{task, []string{"item 5"}, "ann"}},
 		"taskInUse":      {SQL: manage.TaskInUse, Args: []any{task}},
 	}

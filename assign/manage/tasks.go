@@ -240,6 +240,7 @@ func settingsChanged(e *engine.Engine, task int64, partners ...int64) {
 	e.Announce.Settings(task)
 	e.Poke(task)
 	e.Wake(task)
+	e.TaskChanged(task)
 	for _, p := range partners {
 		e.WakeLingering(p)
 	}

@@ -181,32 +181,14 @@ func beginRelease(ctx context.Context, e *engine.Engine, tx pgx.Tx, what assign.
 	return cancelled, set, err
 }
 
-// Locked in the order of ids. If two managers release the same work, one waits for the other, and then finds it closed.
-const releaseWork = `
-with mine as materialized (
-  select w.id
-  from getwork.work w
-  where w.id = any($1::bigint[]) and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
-  order by w.id
-  for update
-), ended as (
-  update getwork.work w
-  set state = 'returned', after = interval '0', available_at = clock_timestamp(),
-      closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
-  from mine
-  where w.id = mine.id and case w.state when 'held' then true end -- see closeMany
-  returning w.id, w.task_id, w.item, w.state, w.available_at
-), ` + engine.SettleMany + `
-select array(select id from ended)`
-
 // releasePart closes what is still held of a batch, and returns that by task.
 func releasePart(ctx context.Context, e *engine.Engine, tx pgx.Tx, batch []heldWork, by string) (byTask map[int64][]int64, err error) {
 	ids, taskOf := make([]int64, len(batch)), make(map[int64]int64, len(batch))
 	for i, w := range batch {
 		ids[i], taskOf[w.id] = w.id, w.task
 	}
-	var closed []int64
-	if err := tx.QueryRow(ctx, e.SQL(releaseWork), ids, by).Scan(&closed); err != nil {
+	closed, err := e.Return(ctx, tx, ids, by)
+	if err != nil {
 		return nil, err
 	}
 	byTask = map[int64][]int64{}

@@ -36,16 +36,19 @@ func checkInvariants(t *testing.T, requests []Request, supply Supply, plan Plan)
 		if supply.Stale && (a.Outcome == Partial || a.Outcome == Linger || a.Outcome == None && may > 0) {
 			t.Fatalf("request %d: an expired shelf answers %s%s", a.Request, outcomes[a.Outcome], reasons[a.Reason])
 		}
-		if a.Outcome == Wait && (!supply.Cut && !supply.Stale || supply.Source == Inbox) {
+		if a.Outcome == Wait && !r.Elsewhere && (!supply.Cut && !supply.Stale || supply.Source == Inbox) {
 			t.Fatalf("request %d waits, though no run could find more", r.ID)
 		}
-		if may <= 0 && (a.Outcome != None || a.Reason != r.Why) {
+		if r.Elsewhere && a.Outcome != Wait && len(a.Grants) == 0 {
+			t.Fatalf("request %d, whose run is elsewhere, %v", r.ID, outcomes[a.Outcome])
+		}
+		if may <= 0 && !r.Elsewhere && (a.Outcome != None || a.Reason != r.Why) {
 			t.Fatalf("request %d may have nothing%s, and %v%s", r.ID, reasons[r.Why], outcomes[a.Outcome], reasons[a.Reason])
 		}
 		if waited && may > 0 && a.Outcome != Wait {
 			t.Fatalf("request %d overtakes one that waits for a run", r.ID)
 		}
-		waited = waited || a.Outcome == Wait && supply.Source == Shelf && l.would(stranger, may) < may
+		waited = waited || a.Outcome == Wait && !r.Elsewhere && supply.Source == Shelf && l.would(stranger, may) < may
 		worst := -1
 		for _, g := range a.Grants {
 			if !l.available(g.Item) || !l.allowed(r.Holder, g.Item) {

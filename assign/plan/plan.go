@@ -34,6 +34,10 @@ type Request struct {
 	Why      Reason   // why not more
 	Groups   []string // the user's groups
 	Anything bool     // needs no group: the user is a manager
+
+	// Elsewhere says that the run of another task is for it. It takes what is here, and otherwise nothing changes: it neither ends nor
+	// lingers, and no shelf is spent for it.
+	Elsewhere bool
 }
 
 // NoLimit is the room of a user whom no rule limits. No room is the zero value: whoever forgets it gives too little, not too much.
@@ -150,7 +154,7 @@ type Supply struct {
 type Outcome int
 
 const (
-	// Wait means that the request stays pending, and the next run is for it.
+	// Wait means that the request stays pending, and the next run is for it: that of another task, if it is Elsewhere.
 	Wait Outcome = iota
 	// Linger means that there is nothing now, and the request stays pending until there is or its time is over.
 	Linger
@@ -172,6 +176,7 @@ const (
 	AllHeld         // there are items, but all are held, put off, or excluded by held ones
 	Barred          // some could be handed out, but none, or no more, to this user
 	AtLimit         // the user holds as much as the limit allows
+	Away            // the user is away
 )
 
 // Grant is one place of one item.
@@ -202,7 +207,7 @@ type Plan struct {
 // A whole supply answers every request: with items, with nothing, or by lingering. A cut supply hides further items of the
 // query. On a cut shelf the first request that wants more than is left therefore waits for a run, and all later ones wait,
 // too. A stale shelf says nothing about the query: whether it is cut or not, each request gets all that it wants, or waits. A
-// request that only a rule keeps from the rest waits alone. In a run's own round a request may get less than it wants, because
+// request that only a rule keeps from the rest waits alone, and one whose run is elsewhere keeps nobody back. In a run's own round a request may get less than it wants, because
 // nobody can get better items. Only a request that finds the result used up waits for the next run.
 func Assign(requests []Request, supply Supply) Plan {
 	s := newStock(supply.Items)
@@ -213,6 +218,8 @@ func Assign(requests []Request, supply Supply) Plan {
 		room := min(r.Wanted, r.Room-got[r.Holder.User])
 		answer := Answer{Request: r.ID}
 		switch {
+		case r.Elsewhere && room <= 0:
+			answer.Outcome = Wait
 		case room <= 0:
 			answer.Outcome, answer.Reason = None, r.Why
 		case plan.Spent:
@@ -227,7 +234,7 @@ func Assign(requests []Request, supply Supply) Plan {
 				answer.Grants = s.take(r.Holder, found)
 				got[r.Holder.User] += len(found)
 			}
-			plan.Spent = answer.Outcome == Wait && supply.Source == Shelf && left < room
+			plan.Spent = answer.Outcome == Wait && supply.Source == Shelf && left < room && !r.Elsewhere
 		}
 		plan.Answers = append(plan.Answers, answer)
 	}
@@ -243,9 +250,11 @@ func outcome(r *Request, supply Supply, room, found, left int, usedUp bool) (Out
 		return Assigned, NoReason
 	case supply.Stale:
 		return Wait, NoReason
+	case r.Elsewhere && found == 0:
+		return Wait, NoReason
 	case found == room:
 		return Partial, r.Why
-	case supply.Cut && supply.Source == Shelf:
+	case supply.Cut && supply.Source == Shelf && !r.Elsewhere:
 		return Wait, NoReason
 	case left > found && found > 0:
 		return Partial, Barred

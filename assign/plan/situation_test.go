@@ -26,7 +26,7 @@ func situationOf(draw func(n int) int) ([]Request, Supply) {
 	for i := range requests {
 		id += int64(1 + draw(3))
 		h := someone()
-		requests[i] = Request{ID: id, Holder: h, Wanted: 1 + draw(4), Room: NoLimit, Lingers: seldom(), Anything: seldom()}
+		requests[i] = Request{ID: id, Holder: h, Wanted: 1 + draw(4), Room: NoLimit, Lingers: seldom(), Anything: seldom(), Elsewhere: seldom()}
 		if draw(2) == 1 {
 			requests[i].Groups = groups[draw(2):]
 		}
@@ -57,6 +57,14 @@ func situationOf(draw func(n int) int) ([]Request, Supply) {
 	supply.Stale = supply.Source == Shelf && seldom()
 	if supply.Source == Shelf {
 		supply.Used = seldom()
+	}
+	if seldom() { // drawn last, so that each recorded situation stays as it is
+		away := users[draw(len(users))]
+		for i := range requests {
+			if requests[i].Holder.User == away {
+				requests[i].Limit(0, Away)
+			}
+		}
 	}
 	return requests, supply
 }

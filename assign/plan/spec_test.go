@@ -19,6 +19,8 @@ import (
 //	whole run: a, job (3 places, Ann 1, Bob/agent-2 3, not Cid), b (group g, busy)
 //	Eve wants 2, room 1, lingers, in desk  -> partial a
 //	Max wants 1, manager                    -> assigned job at 2
+//	Cid wants 1, away                       -> none: away
+//	Zoe wants 1, elsewhere                  -> waits
 //
 // "ran" says that the shelf's run was for the request.
 //
@@ -132,7 +134,7 @@ func parseItem(t *testing.T, text string) Item {
 
 func (s *situation) parseRequest(t *testing.T, text string) {
 	r := Request{ID: int64(len(s.requests) + 1), Room: NoLimit}
-	room := NoLimit
+	room, away := NoLimit, false
 	for i, part := range split(text) {
 		first, rest, _ := strings.Cut(part, " ")
 		switch {
@@ -143,15 +145,22 @@ func (s *situation) parseRequest(t *testing.T, text string) {
 			scan(t, rest, "%d", &room)
 		case first == "in":
 			r.Groups = strings.Fields(rest)
+		case part == "elsewhere":
+			r.Elsewhere = true
 		case part == "lingers":
 			r.Lingers = true
 		case part == "manager":
 			r.Anything = true
+		case part == "away":
+			away = true
 		default:
 			t.Fatalf("what is %q?", part)
 		}
 	}
 	r.Only(s.groups)
+	if away {
+		r.Limit(0, Away)
+	}
 	r.Limit(room, AtLimit)
 	s.requests, s.asked = append(s.requests, r), append(s.asked, text)
 }
@@ -180,7 +189,7 @@ func scan(t *testing.T, text, format string, into *int) {
 
 var (
 	outcomes = map[Outcome]string{Wait: "waits", Linger: "lingers", Assigned: "assigned", Partial: "partial", None: "none"}
-	reasons  = map[Reason]string{NoReason: "", NoMatch: ": no match", AllHeld: ": all held", Barred: ": barred", AtLimit: ": at limit"}
+	reasons  = map[Reason]string{NoReason: "", NoMatch: ": no match", AllHeld: ": all held", Barred: ": barred", AtLimit: ": at limit", Away: ": away"}
 )
 
 // render writes the plan as the specification does.

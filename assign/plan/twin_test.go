@@ -113,7 +113,9 @@ func twin(requests []Request, supply Supply) Plan {
 	for _, r := range requests {
 		may := room(r, l)
 		a := Answer{Request: r.ID, Outcome: None}
-		if may == 0 {
+		if may == 0 && r.Elsewhere {
+			a.Outcome = Wait
+		} else if may == 0 {
 			a.Reason = r.Why
 		} else if plan.Spent {
 			a.Outcome = Wait
@@ -122,7 +124,9 @@ func twin(requests []Request, supply Supply) Plan {
 			switch {
 			case can < may && supply.More:
 				return Plan{Short: true}
-			case can < may && supply.Cut && supply.Source == Shelf, can < r.Wanted && supply.Stale:
+			case r.Elsewhere && (can == 0 || can < r.Wanted && supply.Stale):
+				a.Outcome = Wait
+			case !r.Elsewhere && can < may && supply.Cut && supply.Source == Shelf, can < r.Wanted && supply.Stale:
 				a.Outcome = Wait
 				plan.Spent = anybody < may
 			case can > 0:
@@ -221,7 +225,7 @@ func TestBars(t *testing.T) {
 func checkBars(t *testing.T, requests []Request, items []Item) {
 	t.Helper()
 	for _, r := range requests {
-		r.Wanted, r.Lingers = 1, false
+		r.Wanted, r.Lingers, r.Elsewhere = 1, false, false
 		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred}
 		for i := range items {
 			a := Assign([]Request{r}, Supply{Source: Inbox, Items: items[i : i+1], Usable: true}).Answers[0]

@@ -15,17 +15,22 @@ const (
 	askedLatelyAll = 100_000
 )
 
+// lastSays: the groups and the role of a user are those of their last request.
+const lastSays = `r.id is not null and coalesce(r.created_at > p.seen_at, true) and (p.id is null or left(r.credential, 2) = 'j:' or r.credential is null)`
+
 // selectKnown returns, of each user, whether they have been seen, whether they are blocked, and their groups as far as getwork knows;
-// null: they need none. A log-in, a refresh and a proxy write the groups to the principal, and a service has its own there. A JSON web
-// token and dev identity leave them with the request alone. Whoever held work without asking under dev identity has none that are known.
+// null: they need none; and whether they are a program. A log-in, a refresh and a proxy write the groups to the principal, and a service
+// has its own there. A JSON web token and dev identity leave them with the request alone. Whoever held work without asking under dev
+// identity has none that are known.
 var selectKnown = `
 select u.name, p.id is not null or r.id is not null or exists (select from getwork.work w where w.user_name = u.name),
   p.blocked_at is not null is true,
   case
-    when r.id is not null and coalesce(r.created_at > p.seen_at, true) and (p.id is null or left(r.credential, 2) = 'j:' or r.credential is null) then r.groups
+    when ` + lastSays + ` then r.groups
     when p.role = 'manager' then null
     else coalesce(p.groups, '{}')
-  end
+  end,
+  case when ` + lastSays + ` then r.program else p.role = 'agent' end is true
 from unnest($1::text[]) u (name)
 left join getwork.principal p on p.name = u.name
 left join `
@@ -33,7 +38,7 @@ left join `
 // The last request of one user is found as soon as it is reached; those of several in one pass.
 var (
 	lastOfOne = fmt.Sprintf(`lateral (
-  select q.id, q.created_at, q.credential, q.groups
+  select q.id, q.created_at, q.credential, q.groups, q.program
   from getwork.work_requested q
   where q.user_name = u.name and q.id > (select coalesce(max(id), 0) - %d from getwork.work_requested)
   order by q.id desc
@@ -42,7 +47,7 @@ var (
 
 	lastOfEach = fmt.Sprintf(`(
   select distinct on (q.user_name) q.*
-  from (select user_name, id, created_at, credential, groups from getwork.work_requested order by id desc limit %d) q
+  from (select user_name, id, created_at, credential, groups, program from getwork.work_requested order by id desc limit %d) q
   where q.user_name = any($1)
   order by q.user_name, q.id desc
 ) r on r.user_name = u.name`, askedLatelyAll)
@@ -69,8 +74,8 @@ func (rs *Records) Known(ctx context.Context, users ...string) ([]Known, error) 
 	var name string
 	var k Known
 	var groups *[]string
-	_, err = pgx.ForEachRow(rows, []any{&name, &k.Seen, &k.Blocked, &groups}, func() error {
-		k.Who = assign.Who{Holder: assign.Holder{User: name}, Anything: groups == nil}
+	_, err = pgx.ForEachRow(rows, []any{&name, &k.Seen, &k.Blocked, &groups, &k.Who.Program}, func() error {
+		k.Who = assign.Who{Holder: assign.Holder{User: name}, Anything: groups == nil, Program: k.Who.Program}
 		if groups != nil {
 			k.Who.Groups = *groups
 		}

@@ -117,7 +117,7 @@ select ` + RequestColumns + `
 from (select distinct unnest($1::text[]) as name) u
 cross join lateral (
   select * from getwork.work_requested where user_name = u.name and state = 'pending' order by user_name, instance, task_id
-) r join getwork.task_state s using (task_id)
+) r left join getwork.task_state s using (task_id)
 order by r.id`
 
 // Pipeline reads what one holder holds and waits for.
@@ -145,8 +145,8 @@ func (rs *Records) Snapshots(ctx context.Context, holders []assign.Holder) ([]as
 // UserPipeline reads what a user and all instances of that user hold and wait for.
 func (rs *Records) UserPipeline(ctx context.Context, user string) (assign.Pipeline, error) {
 	var one assign.Carried
-	works, requests, _, err := rs.held(ctx, []string{user}, func(assign.Holder) *assign.Carried { return &one })
-	return assign.Pipeline{Work: append([]assign.Work{}, works...), Requests: append([]assign.Request{}, requests...)}, err
+	works, requests, absences, _, err := rs.held(ctx, []string{user}, func(assign.Holder) *assign.Carried { return &one })
+	return assign.Pipeline{Work: append([]assign.Work{}, works...), Requests: append([]assign.Request{}, requests...), Absences: absences}, err
 }
 
 // Pipelines reads the pipelines of many holders at once. Each holder is a key of the result.
@@ -158,7 +158,7 @@ func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipe
 		users = append(users, h.User)
 	}
 	each := map[assign.Holder]*assign.Carried{}
-	works, requests, at, err := rs.held(ctx, users, func(h assign.Holder) *assign.Carried {
+	works, requests, absences, at, err := rs.held(ctx, users, func(h assign.Holder) *assign.Carried {
 		if each[h] == nil {
 			each[h] = &assign.Carried{}
 		}
@@ -166,6 +166,15 @@ func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipe
 	})
 	if err != nil {
 		return pipelines, at, err
+	}
+	of := map[string][]assign.Absence{}
+	for _, a := range absences {
+		of[a.User] = append(of[a.User], a)
+	}
+	for h, p := range pipelines {
+		if p.Absences = of[h.User]; p.Absences != nil {
+			pipelines[h] = p
+		}
 	}
 	for _, w := range works {
 		if p, ok := pipelines[w.Holder()]; ok {
@@ -185,11 +194,11 @@ func (rs *Records) Pipelines(ctx context.Context, holders []assign.Holder) (pipe
 // SelectClock reads the time by the database's clock.
 const SelectClock = `select clock_timestamp()`
 
-// held reads what users hold and wait for, whatever their instances. Requests come first: each statement sees what has been committed by
+// held reads what users hold and wait for, and when they are away, whatever their instances. Requests come first: each statement sees what has been committed by
 // then, so a round that commits in between is in both lists, and not in neither.
 //
 // answer returns the count of the answer that a holder's work is for.
-func (rs *Records) held(ctx context.Context, users []string, answer func(assign.Holder) *assign.Carried) (works []assign.Work, requests []assign.Request, at time.Time, err error) {
+func (rs *Records) held(ctx context.Context, users []string, answer func(assign.Holder) *assign.Carried) (works []assign.Work, requests []assign.Request, absences []assign.Absence, at time.Time, err error) {
 	var batch pgx.Batch
 	batch.Queue(SelectClock).QueryRow(func(row pgx.Row) error { return row.Scan(&at) })
 	batch.Queue(rs.sql(selectPipelineRequests), users).Query(func(rows pgx.Rows) (err error) {
@@ -202,13 +211,17 @@ func (rs *Records) held(ctx context.Context, users []string, answer func(assign.
 		works, err = pgx.CollectRows(rows, row.Scan)
 		return err
 	})
+	batch.Queue(rs.sql(selectTheirAbsences), users).Query(func(rows pgx.Rows) (err error) {
+		absences, err = pgx.CollectRows(rows, ScanAbsence)
+		return err
+	})
 	if err = rs.db.SendBatch(ctx, &batch).Close(); err == nil {
 		err = rs.Fill(ctx, requests, func(*assign.Request) {})
 	}
 	if err != nil {
 		err = fmt.Errorf("read pipeline: %w", err)
 	}
-	return works, requests, at, err
+	return works, requests, absences, at, err
 }
 
 // Binding is the work that decides who may have an item now: work that is held, put off, never to return, or returned to others.

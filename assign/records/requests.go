@@ -14,9 +14,13 @@ import (
 	"getwork/assign"
 )
 
-// RequestColumns are the columns that requestScan reads; s is task_state, r work_requested.
-const RequestColumns = `r.id, s.name, r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
-  case when r.state <> 'pending' then r.reason end, r.error, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null, r.ranked_at, r.stale`
+// RequestColumns are the columns that requestScan reads; r is work_requested, s the task_state of its task, if it has one.
+const RequestColumns = `r.id, coalesce(s.name, '*'), r.user_name, r.instance, r.wanted, r.requested, r.assigned, r.state,
+  case when r.state <> 'pending' then r.reason end, case when r.state <> 'pending' then r.error end, (extract(epoch from r.lease) * 1000000)::bigint, r.created_at, r.linger_until, r.completed_at, r.task_id, extract(epoch from clock_timestamp() - r.created_at)::float8, r.look_after is not null, r.ranked_at, r.stale,
+  case when r.targets is not null then array(
+    select o.name from unnest(r.targets) with ordinality t (id, n) join getwork.task_state o on o.task_id = t.id order by t.n) end,
+  case when r.task_id <> 0 then r.task_id when r.state = 'pending' then coalesce(r.todo[1], 0) else 0 end,
+  case when r.task_id = 0 and r.state = 'pending' then (select o.name from getwork.task_state o where o.task_id = r.todo[1]) end`
 
 // requestScan reads rows of RequestColumns, one after another.
 type requestScan struct {
@@ -31,7 +35,7 @@ func NewRequestScan() *requestScan {
 	s := &requestScan{}
 	r := &s.r
 	s.into = []any{&r.ID, &s.task, &r.User, &s.instance, &r.Wanted, &r.Requested, &r.Assigned, &s.state, &r.Reason, &r.Error,
-		&r.Lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left, &r.RankedAt, &r.Stale}
+		&r.Lease, &r.CreatedAt, &r.LingerUntil, &r.CompletedAt, &r.TaskID, &s.age, &r.Left, &r.RankedAt, &r.Stale, &r.Tasks, &r.LineID, &r.Asking}
 	return s
 }
 
@@ -44,12 +48,13 @@ func (s *requestScan) Scan(row pgx.CollectableRow) (assign.Request, error) {
 	r.LingerUntil, r.CompletedAt, r.RankedAt = assign.UTC(r.LingerUntil), assign.UTC(r.CompletedAt), assign.UTC(r.RankedAt)
 	r.Age = time.Duration(s.age * float64(time.Second))
 	r.Work = []assign.Work{}
+	s.r.Tasks, s.r.Asking = nil, nil // the next row's own
 	return r, err
 }
 
 const selectRequests = `
 select ` + RequestColumns + `
-from getwork.work_requested r join getwork.task_state s using (task_id)
+from getwork.work_requested r left join getwork.task_state s using (task_id)
 where r.id = any($1::bigint[])
 order by r.id`
 
@@ -186,7 +191,10 @@ func (rs *Records) Request(ctx context.Context, id int64, by assign.Holder, asMa
 // selectOutlook.
 const selectPending = `
 select ` + RequestColumns + `
-from getwork.task_state s
+from (
+  select s.task_id, s.name from getwork.task_state s where s.deleted_at is null and ($1::text is null or s.name = $1)
+  union all
+  select 0, '*' where $1 is null) s
 cross join lateral (
   select q.*
   from getwork.work_requested q
@@ -194,7 +202,6 @@ cross join lateral (
   order by q.task_id, q.id
   limit $3
 ) r
-where s.deleted_at is null and ($1::text is null or s.name = $1)
 order by r.id
 limit $3`
 
@@ -228,7 +235,8 @@ const (
 	TimeLeft = `case when s.usual is not null then
     round(extract(epoch from s.usual - greatest(interval '0', least(s.usual, clock_timestamp() - u.started_at))), 3) end::float8`
 
-	// selectOutlook reads the first thousand requests that wait on a task, in their order, up to $2. It also estimates how
+	// selectOutlook reads the first thousand requests that wait on a task, in their order, up to $2, with those over several tasks that
+	// its run is for. It also estimates how
 	// long a request that no round has read yet will wait: until the current run ends, or until the next one has begun and
 	// ended. Nobody knows when a manager resumes a task, or when an item is pushed to an inbox.
 	//
@@ -236,10 +244,19 @@ const (
 	// requests of years.
 	selectOutlook = `
 select array(
-    select q.id
-    from getwork.work_requested q
-    where q.state = 'pending' and q.task_id between $1 and $1 and q.id <= $2
-    order by q.task_id, q.id
+    select l.id
+    from (
+      (select q.id
+      from getwork.work_requested q
+      where q.state = 'pending' and q.task_id between $1 and $1 and q.id <= $2
+      order by q.task_id, q.id
+      limit 1000)
+      union all
+      (select q.id
+      from getwork.work_requested q
+      where q.state = 'pending' and q.task_id = 0 and q.todo[1] = $1 and q.id <= $2
+      limit 1000)) l
+    order by l.id
     limit 1000
   ),
   case
@@ -258,8 +275,8 @@ type outlooks map[int64]int64
 func outlooksOf(requests []assign.Request) outlooks {
 	last := outlooks{}
 	for i := range requests {
-		if r := &requests[i]; r.State == assign.Pending {
-			last[r.TaskID] = max(last[r.TaskID], r.ID)
+		if r := &requests[i]; r.State == assign.Pending && r.LineID != 0 {
+			last[r.LineID] = max(last[r.LineID], r.ID)
 		}
 	}
 	return last
@@ -280,7 +297,7 @@ func (o outlooks) read(results pgx.BatchResults, requests []assign.Request) erro
 			return fmt.Errorf("read how long requests will wait: %w", err)
 		}
 		for i := range requests {
-			if r := &requests[i]; r.State == assign.Pending && r.TaskID == task {
+			if r := &requests[i]; r.State == assign.Pending && r.LineID == task {
 				foresee(r, first, eta)
 			}
 		}
@@ -301,12 +318,14 @@ func foresee(r *assign.Request, first []int64, eta *float64) {
 
 const (
 	selectOfRequest = `
-select s.name, v.groups, r.user_name
-from getwork.work_requested r join getwork.task_state s on s.task_id = r.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+select coalesce(s.name, '*'), coalesce(v.groups, '{}'), r.user_name,
+  case when r.task_id = 0 then array(select o.name from getwork.task_state o where o.task_id = any(r.targets)) end
+from getwork.work_requested r left join getwork.task_state s on s.task_id = r.task_id
+left join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where r.id = $1`
 
 	selectOfWork = `
-select s.name, v.groups, w.user_name
+select s.name, v.groups, w.user_name, null::text[]
 from getwork.work w join getwork.task_state s on s.task_id = w.task_id join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 where w.id = $1`
 
@@ -321,6 +340,7 @@ type Subject struct {
 	Task   string   // empty: there is no such row
 	Groups []string // the task's
 	User   string
+	Tasks  []string // of a request over several tasks that none has answered
 }
 
 // Subject reads what a request or work is about.
@@ -329,7 +349,7 @@ func (rs *Records) Subject(ctx context.Context, id int64, work bool) (s Subject,
 	if work {
 		statement = selectOfWork
 	}
-	err = rs.db.QueryRow(ctx, rs.sql(statement), id).Scan(&s.Task, &s.Groups, &s.User)
+	err = rs.db.QueryRow(ctx, rs.sql(statement), id).Scan(&s.Task, &s.Groups, &s.User, &s.Tasks)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Subject{}, nil
 	}

@@ -25,7 +25,7 @@ var SettingsColumns = func() string {
 			column = `(extract(epoch from ` + column + `) * 1000000)::bigint`
 		case of.Type == reflect.TypeFor[assign.Query]():
 			column = `coalesce(` + column + `, '')`
-		case of.Type.Kind() == reflect.String && of.New != "":
+		case (of.Type.Kind() == reflect.String || of.Type.Kind() == reflect.Int) && of.New != "":
 			column = `coalesce(` + column + `, '` + of.New + `')`
 		}
 		columns = append(columns, column)

@@ -19,8 +19,8 @@ func TestLongShelvesAreNotRead(t *testing.T) {
 	for _, statement := range []string{
 		`insert into getwork.task select from generate_series(2, 30)`,
 		`insert into getwork.task_version (task_id, version, name, query, fresh_for, created_by)
-			select id, 2, 'task-' || id, 'select 1 as item', interval '1 hour', 'mia' from getwork.task`,
-		`insert into getwork.run (task_id, version, node, state, finished_at) select id, 2, 'n1', 'cancelled', clock_timestamp() from getwork.task`,
+			select id, 2, 'task-' || id, 'select 1 as item', interval '1 hour', 'mia' from getwork.task where id > 0`,
+		`insert into getwork.run (task_id, version, node, state, finished_at) select id, 2, 'n1', 'cancelled', clock_timestamp() from getwork.task where id > 0`,
 		`delete from getwork.task_state`,
 		`insert into getwork.task_state (task_id, name, version, shelf_run, shelf_left, fresh_until, expires_at)
 			select u.task_id, 'task-' || u.task_id, 2, u.id, 400, until, until from getwork.run u, (select clock_timestamp() + interval '1 hour') f (until)`,

@@ -232,6 +232,22 @@ func TestRetentionOfRequests(t *testing.T) {
 	}
 }
 
+// Absences that are over are removed; those in force and to come stay, however old.
+func TestRetentionOfAbsences(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := enginetest.Start(t, url, enginetest.Options{})
+	db := enginetest.Pool(t, url)
+	enginetest.Execute(t, db, `insert into getwork.absence (user_name, from_at, until_at, created_by, ended_at)
+		select u, clock_timestamp() - interval '2 years', null, 'boss', ended from (values ('old', clock_timestamp() - interval '1 year'), ('young', clock_timestamp()), ('away', null)) a (u, ended)`)
+	if err := removed(t.Context(), n, kept); err != nil {
+		t.Fatal(err)
+	}
+	if got := enginetest.Query[string](t, db, `select string_agg(user_name, ' ' order by id) from getwork.absence`); got != "young away" {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // A key is swept from the request that it made after 24 hours, and the request stays.
 func TestOldKeysAreSwept(t *testing.T) {
 	t.Parallel()

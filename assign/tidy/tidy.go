@@ -1,5 +1,5 @@
 // Package tidy removes, now and then and in small batches, rows that nobody will read again: what runs left on no shelf, old keys, and
-// finished work, items and requests past their retention. Every node does so. If two meet, one of them finds nothing.
+// finished work, items, requests and absences past their retention. Every node does so. If two meet, one of them finds nothing.
 package tidy
 
 import (
@@ -215,6 +215,16 @@ with old as materialized (
 )
 select coalesce(max(item), '') from old`
 
+	// Absences that are over: there are few, so all are read.
+	removeAbsences = `
+with old as materialized (
+  select id from getwork.absence
+  where ended_at < (select clock_timestamp() - $1::bigint * interval '1 microsecond')
+  limit 1000
+  for update skip locked
+)
+delete from getwork.absence a using old where a.id = old.id`
+
 	// Ids follow time, so the old requests come first, and the walk ends at the first young one. It goes over all old ones, so it
 	// is done once, and not for each batch.
 	selectFirstYoung = `
@@ -248,6 +258,9 @@ func (r *Remover) Retain(ctx context.Context) error {
 		return err
 	}
 	if err := r.removeAll(ctx, removeItems, keep); err != nil {
+		return err
+	}
+	if err := r.removeAll(ctx, removeAbsences, keep); err != nil {
 		return err
 	}
 	if err := r.removeAllAbandoned(ctx, keep); err != nil {

@@ -30,14 +30,18 @@ import (
 
 // commandLine has all commands, in the groups and the order in which --help shows them. Settings can also come from the environment (see fromEnvironment); flags override it.
 type commandLine struct {
-	Get      cli.GetCmd      `cmd:"" group:"work" help:"Get work from a task."`
+	Get      cli.GetCmd      `cmd:"" group:"work" help:"Get work from a task, or the next of any."`
 	Pipeline cli.PipelineCmd `cmd:"" group:"work" help:"Show the work that you hold, and your waiting requests."`
 	Agent    cli.AgentCmd    `cmd:"" group:"work" help:"Take work from a task, and run a program for each item."`
 	Done     cli.DoneCmd     `cmd:"" group:"work" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
+	Away     cli.AwayCmd     `cmd:"" group:"work" help:"Be away for a time, and get no work."`
+	Back     cli.BackCmd     `cmd:"" group:"work" help:"Be back: end your absence."`
 
 	Task  cli.TaskCmd  `cmd:"" group:"manage" help:"Manage tasks: list, show, create, change, preview, pause and delete them."`
 	Work  cli.WorkCmd  `cmd:"" group:"manage" help:"List, extend, reassign and take back work."`
 	Items cli.ItemsCmd `cmd:"" group:"manage" help:"Push, explain, claim and put back items."`
+
+	Limits cli.LimitsCmd `cmd:"" group:"manage" help:"Limit how many items one user holds at a time, over all tasks."`
 
 	Webhook cli.WebhookCmd `cmd:"" group:"manage" help:"Post a task's events to URLs, and see what was sent."`
 

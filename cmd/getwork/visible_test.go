@@ -143,7 +143,9 @@ func (n hostileNode) value(name string, schema any) any {
 	if _, done := o["work"]; done { // a result of many: it has either
 		delete(o, "problem")
 	}
-	if len(o) == 0 {
+	if more, is := s["additionalProperties"].(map[string]any); is {
+		o[hostile] = n.value(hostile, more)
+	} else if len(o) == 0 {
 		o[hostile] = hostile
 	}
 	return o
@@ -168,15 +170,17 @@ func TestEverythingPrintedIsVisible(t *testing.T) {
 	dir := t.TempDir()
 	task := filepath.Join(dir, "task.yaml")
 	items := filepath.Join(dir, "items.csv")
-	for name, content := range map[string]string{task: "name: verify\ntitle: \"A\\e[31m\"\nquery: select 1 as item\n", items: "item\n1\n"} {
+	limits := filepath.Join(dir, "limits.yaml")
+	for name, content := range map[string]string{task: "name: verify\ntitle: \"A\\e[31m\"\nquery: select 1 as item\n", items: "item\n1\n", limits: "everybody: 3\n"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	commands := map[string]string{
-		"get": "verify", "pipeline": "", "done": "1", "task list": "", "task show": "verify", "task create": "--name verify --inbox",
-		"task apply": "-f " + task, "task update": "verify --title x", "task delete": "verify --yes", "task preview": "verify", "task pause": "verify",
+		"get": "verify", "pipeline": "", "away": "", "back": "--of bob", "done": "1", "task list": "", "task show": "verify", "task create": "--name verify --inbox",
+		"task apply": "-f " + task, "task update": "verify --title x", "task delete": "verify --yes", "task preview": "verify", "task compare": "verify --to 1", "task pause": "verify",
 		"task resume": "verify", "task runs": "verify", "task versions": "verify", "task restore": "verify 1", "task log": "verify",
+		"limits show": "", "limits apply": "-f " + limits,
 		"work list": "", "work show": "1", "work extend": "1", "work reassign": "1 --to bob", "work release": "--of bob --yes", "work holders": "",
 		"items push": "verify -f " + items, "items show": "verify 1", "items claim": "verify 1", "items redrive": "verify 1",
 		"webhook list": "", "webhook create": "https://hooks.example --task verify", "webhook delete": "1 --yes", "webhook test": "1", "webhook rotate": "1",

@@ -48,7 +48,7 @@ export interface Request {
   assigned: number;
   /** 'lost' only in the event `request`: the server does not know it any more. */
   state: 'pending' | 'assigned' | 'partial' | 'none' | 'failed' | 'cancelled' | 'lost';
-  reason: 'no_match' | 'all_held' | 'rules' | 'at_limit' | 'paused' | null;
+  reason: 'no_match' | 'all_held' | 'rules' | 'at_limit' | 'paused' | 'away' | null;
   error: string | null;
   lease: Duration | null;
   created_at: Time;
@@ -60,6 +60,10 @@ export interface Request {
   stale: boolean;
   eta_seconds: number | null;
   position: number | null;
+  /** Of a request over several tasks; its task is '*' until one of them has answered. */
+  tasks?: string[];
+  /** While it waits: the one whose query is to run for it. */
+  asking?: string;
   work: Work[];
 }
 
@@ -84,6 +88,9 @@ export interface Task {
   conflicts_with: string[];
   groups: string[];
   notes: 'holders' | 'managers';
+  on_away: 'keep' | 'release' | 'to';
+  priority: number;
+  pick: 'any' | 'next';
   paused: boolean;
   version: number;
   waiting: number;
@@ -112,9 +119,31 @@ export interface Run {
   duration_ms: number | null;
 }
 
+export interface Absence {
+  id: string;
+  user: string;
+  from: Time;
+  /** null: until somebody ends it. */
+  until: Time | null;
+  substitute: string | null;
+  /** The list that it was imported from, or ''. */
+  source: string;
+  created_by: string;
+  ended_at: Time | null;
+  ended_by: string | null;
+}
+export interface NewAbsence {
+  /** For managers. */
+  user?: string;
+  from?: Time;
+  until?: Time;
+  substitute?: string;
+}
+
 export interface Pipeline {
   work: Work[];
   requests: Request[];
+  absences?: Absence[];
 }
 
 export interface Me {
@@ -126,7 +155,18 @@ export interface Me {
   ends_at: Time | null;
   idle_at?: Time | null;
   log_out: boolean;
+  /** How many items they hold and may hold, over all tasks. */
+  open?: number;
+  max_open?: number;
+  away?: Absence | null;
   [more: string]: unknown;
+}
+
+/** How many items one user may hold, over all tasks; null: no limit. */
+export interface Limits {
+  everybody?: number | null;
+  groups?: Record<string, number | null>;
+  people?: Record<string, number | null>;
 }
 
 export interface Hello {
@@ -213,9 +253,14 @@ export interface Rest {
   tasks(): Promise<Task[]>;
   task(name: string): Promise<{ task: Task; tag: string | null }>;
 
+  absences(filter?: Filter<'user' | 'cursor' | 'limit'>): Promise<Page<'absences', Absence>>;
+  away(absence?: NewAbsence): Promise<Absence>;
+  back(id: string): Promise<Absence>;
+
   pipeline(): Promise<Pipeline>;
   request(id: string, tag?: string | null): Promise<Answer<Request>>;
   getWork(task: string, body: { count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;
+  getNext(body: { tasks: string[]; count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;
   cancel(id: string): Promise<Request>;
   showWork(id: string): Promise<Work>;
   dispose(id: string, body: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
@@ -230,15 +275,18 @@ export interface Rest {
   runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
   history(filter?: Filter<'task' | 'from' | 'step'>): Promise<Described>;
   returns(filter?: Filter<'task' | 'from'>): Promise<Described>;
+  limits(): Promise<{ limits: Limits; tag: string | null }>;
 
   createTask(settings: Settings & { name: string }): Promise<Task>;
   updateTask(name: string, changes: Settings, tag: string | null): Promise<Task>;
   setPaused(name: string, paused: boolean): Promise<Task>;
+  setLimits(limits: Limits, tag: string | null): Promise<{ limits: Limits; tag: string | null }>;
   taskLog(name: string, filter?: Filter<'cursor' | 'limit'>): Promise<Described>;
   deleteTask(name: string): Promise<void>;
   versions(name: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'versions', Described>>;
   restore(name: string, version: number, tag?: string | null): Promise<Task>;
   preview(name: string | null | undefined, options?: Described, call?: { signal?: AbortSignal; within?: number }): Promise<Described>;
+  compare(task: string, options: Described, call?: { signal?: AbortSignal; within?: number }): Promise<Described>;
   /** The tables and columns that a ranking query may read. */
   schema(): Promise<Described>;
   explain(task: string, item: string, call?: { signal?: AbortSignal }): Promise<Described>;
@@ -261,6 +309,7 @@ export interface Events {
   change: undefined;
   request: Request;
   gone: Work;
+  absence: Absence;
   run: Run;
   task: Task;
   tasks: undefined | Record<string, never>;
@@ -281,6 +330,7 @@ export interface ConnectOptions extends Omit<RestOptions, 'clock' | 'dated'> {
 export interface Client extends EventTarget {
   work: Map<string, Work>;
   requests: Map<string, Request>;
+  absences: Map<string, Absence>;
   state: State;
   /** The pipeline has been read: until then an empty `work` says nothing. */
   known: boolean;
@@ -288,10 +338,14 @@ export interface Client extends EventTarget {
   /** By how many ms the server's clock is ahead of this machine's. */
   ahead: number;
   getWork(task: string, count: number, options?: { linger?: Duration; lease?: Duration; key?: string }): Promise<Request>;
+  /** tasks: names, or ['*'] for all. */
+  getNext(tasks: string[], count: number, options?: { linger?: Duration; lease?: Duration; key?: string }): Promise<Request>;
   cancel(id: string): Promise<Request>;
   dispose(id: string, disposition: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
   extend(id: string): Promise<Work>;
   claim(task: string, item: string): Promise<Work>;
+  away(absence?: NewAbsence): Promise<Absence>;
+  back(id: string): Promise<Absence>;
   left(work: Work): number | null;
   me(): Promise<Me>;
   tasks(): Promise<Task[]>;

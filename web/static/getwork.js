@@ -11,8 +11,8 @@
  *     await client.dispose(id, { outcome: 'complete' });
  *     client.close();
  *
- * It keeps the caller's pipeline: `client.work` and `client.requests` (the pending ones) are Maps by id, with the REST
- * API's objects. Changes are pushed over a WebSocket. While it is down, the client reads the pending requests and the
+ * It keeps the caller's pipeline: `client.work`, `client.requests` (the pending ones) and `client.absences` (in force or to come)
+ * are Maps by id, with the REST API's objects. Changes are pushed over a WebSocket. While it is down, the client reads the pending requests and the
  * pipeline after 5, then 10, then every 20 s. It tries the socket again now and then, and at once when the network is
  * back or the user returns to the page.
  *
@@ -23,6 +23,7 @@
  *            know it any more
  *   gone     work that left the pipeline, but was not closed by this client. Its state says why; if that is 'held', the
  *            reason is unknown: it is only no longer in the pipeline. It comes before `change`
+ *   absence  an absence of the caller's was entered or has ended: it has ended_at then
  *   run      a run's phase, for a task that the caller waits for or subscribed to
  *   task     a subscribed task with its counts
  *   tasks    a task is new, changed or deleted: a program that shows a list of tasks reads it again, after a random delay,
@@ -142,7 +143,7 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** For a page under --auth dev, where a name is enough: the browser keeps it as a cookie. */
     logIn: async (user, role = 'worker') => void (await call('POST', '/login', { body: { user, role } })),
     logOut: async () => void (await call('POST', '/logout')),
-    /** {user, role?, groups, admin, by, ends_at, idle_at?, log_out} */
+    /** {user, role?, groups, admin, by, ends_at, idle_at?, log_out, open?, max_open?, away: the absence that is in force, or null} */
     me: () => get(`${api}/me`),
     tasks: async () => (await get(`${api}/tasks`)).tasks,
     /** A task, and the tag that a change of it must send. */
@@ -151,6 +152,13 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
       return { task: body, tag };
     },
 
+    /** Absences that are in force or to come, everybody's for managers and observers: filter {user, cursor, limit}. */
+    absences: (filter) => get(`${api}/absences`, filter),
+    /** Enters an absence: {user?: for managers, from?, until?, substitute?}; without from it begins now. */
+    away: (absence = {}) => send('POST', `${api}/absences`, absence),
+    /** Ends an absence. */
+    back: (id) => send('DELETE', `${api}/absences/${segment(id)}`),
+
     // For workers. The methods that connect()'s client has, too, are described there.
     /** {work: […], requests: […pending…]} */
     pipeline: () => get(`${api}/pipeline`),
@@ -158,6 +166,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     request: (id, tag) => call('GET', `${api}/requests/${segment(id)}`, { headers: tag ? { 'If-None-Match': tag } : {} }),
     /** body {count, linger?, lease?}; the answer is {status, tag, body}. */
     getWork: (task, body, headers) => call('POST', `${taskAt(task)}/requests`, { body, headers }),
+    /** body {tasks, count, linger?, lease?}: tasks are names, or ['*'] for all. */
+    getNext: (body, headers) => call('POST', `${api}/requests`, { body, headers }),
     cancel: (id) => send('DELETE', `${api}/requests/${segment(id)}`),
     /** Work in any state, with its details also if other answers left them out (details_left_out). */
     showWork: (id) => get(`${api}/work/${segment(id)}`),
@@ -189,6 +199,11 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     history: (filter) => get(`${api}/history`, filter),
     /** Users who return much, and items that many return: filter {task, from}. */
     returns: (filter) => get(`${api}/returns`, filter),
+    /** How much one user may hold over all tasks, {everybody?, groups?, people?}, and the tag that a change must send. */
+    limits: async () => {
+      const { body, tag } = await call('GET', `${api}/limits`);
+      return { limits: body, tag };
+    },
 
     // For managers.
     /** settings {name, query, …}, see Task in /openapi.json; the answer is the task. */
@@ -197,6 +212,11 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     updateTask: (name, changes, tag) => send('PATCH', taskAt(name), changes, { headers: { 'If-Match': tag } }),
     /** Pauses or resumes a task. It makes no version, and so needs no tag. */
     setPaused: (name, paused) => send('PATCH', taskAt(name), { paused }),
+    /** Replaces the limits; tag: as for a task. The answer is {limits, tag}. */
+    setLimits: async (limits, tag) => {
+      const { body, tag: now } = await call('PUT', `${api}/limits`, { body: limits, headers: { 'If-Match': tag } });
+      return { limits: body, tag: now };
+    },
     /** When a task was created, changed, paused and resumed, and by whom, newest first: filter {cursor, limit}. */
     taskLog: (name, filter) => get(`${taskAt(name)}/log`, filter),
     deleteTask: async (name) => void (await call('DELETE', taskAt(name))),
@@ -256,6 +276,7 @@ export function connect(options = {}) {
 class Client extends EventTarget {
   work = new Map();
   requests = new Map();
+  absences = new Map(); // in force or to come
   state = { name: 'connecting' };
   known = false; // the pipeline has been read: until then an empty `work` says nothing
   user = null; // from the server's hello
@@ -314,7 +335,16 @@ class Client extends EventTarget {
    * an answer.
    */
   async getWork(task, count, { linger, lease, key } = {}) {
-    const { body, tag } = await this.#api.getWork(task, { count, linger, lease }, key ? { 'Idempotency-Key': key } : {}).catch(this.#denied);
+    return this.#asked(this.#api.getWork(task, { count, linger, lease }, key ? { 'Idempotency-Key': key } : {}));
+  }
+
+  /** The same over several tasks: their names, or ['*'] for all. The first of them that can answers. */
+  async getNext(tasks, count, { linger, lease, key } = {}) {
+    return this.#asked(this.#api.getNext({ tasks, count, linger, lease }, key ? { 'Idempotency-Key': key } : {}));
+  }
+
+  async #asked(answer) {
+    const { body, tag } = await answer.catch(this.#denied);
     if (body.state === 'pending') this.#tags.set(body.id, tag);
     this.#takeRequest(body);
     if (this.state.name === 'stopped' && this.state.reason !== 'closed') this.resume();
@@ -372,6 +402,20 @@ class Client extends EventTarget {
   left(work) {
     if (!work.lease_expires_at) return null;
     return Math.max(0, Date.parse(work.lease_expires_at) - this.#clock.now() - this.ahead);
+  }
+
+  /** Enters an absence, as rest().away() does, and returns it. */
+  async away(absence) {
+    const entered = await this.#api.away(absence).catch(this.#denied);
+    if (entered.user === this.user?.user) this.#takeAbsence(entered);
+    return entered;
+  }
+
+  /** Ends an absence of the caller's, and returns it. */
+  async back(id) {
+    const ended = await this.#api.back(id).catch(this.#denied);
+    this.#takeAbsence(ended);
+    return ended;
   }
 
   /** The caller's identity as the server knows it, as rest().me() gives it. If nobody is logged in any more, `state` changes, too. */
@@ -521,6 +565,9 @@ class Client extends EventTarget {
         this.#takeWork(body);
         this.#wasTold([body]);
         return this.#changed();
+      case 'absence':
+        this.#takeAbsence(body);
+        return this.#emit('absence', body);
       case 'node':
         if (body.state === 'lagging') this.#tell({ name: 'lagging' });
         if (body.state === 'live' && this.state.name === 'lagging') this.#tell({ name: 'live' });
@@ -625,8 +672,15 @@ class Client extends EventTarget {
 
   // The known pipeline.
 
-  #takeSnapshot({ work, requests }) {
+  #takeAbsence(absence) {
+    if (absence.ended_at) this.absences.delete(absence.id);
+    else this.absences.set(absence.id, absence);
+    this.#changed();
+  }
+
+  #takeSnapshot({ work, requests, absences = [] }) {
     this.known = true;
+    this.absences = new Map(absences.map((a) => [a.id, a]));
     const held = new Set(work.map((w) => w.id));
     // Work that is being closed changes by the call's answer.
     const unheld = [...this.work.keys()].filter((id) => !held.has(id) && !this.#closing.has(id));

@@ -6,7 +6,7 @@
 /** The languages, and the parts that have a table; en-XA, for tests, makes its texts itself. */
 const tables = {
   en: [],
-  de: ['page', 'problems', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'webhooks', 'card'],
+  de: ['page', 'problems', 'desk', 'floor', 'tasks', 'items', 'people', 'wall', 'account', 'users', 'audit', 'webhooks', 'limits', 'card'],
   'en-XA': ['page'],
 };
 export const stored = 'getwork.lang'; // in localStorage

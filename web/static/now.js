@@ -16,5 +16,11 @@ export function tomorrow() {
   return new Date(today.getFullYear(), today.getMonth(), today.getDate() + 1, 9);
 }
 
-/** How long it is until then, as a duration for the server. */
+/** Nine in the morning of the next Monday, where the reader is. */
+export function monday() {
+  const today = new Date(now());
+  return new Date(today.getFullYear(), today.getMonth(), today.getDate() + ((8 - today.getDay()) % 7 || 7), 9);
+}
+
+/** How long it is until tomorrow’s, as a duration for the server. */
 export const untilTomorrow = () => `${Math.ceil((tomorrow() - now()) / 1000)}s`;

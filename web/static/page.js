@@ -29,6 +29,7 @@ const views = [
   { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
   { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
   { path: '/people', title: t`People`, may: watches, load: () => import('./views/people.js') },
+  { path: '/limits', title: t`Limits`, may: watches, style: 'account.css', load: () => import('./views/limits.js') },
   { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
   { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
   { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
@@ -100,8 +101,8 @@ async function start() {
     sessionStorage.removeItem(leaving);
     logOut();
   }
-  if (me.by === 'dev') return;
   import('./session.js').catch(orNewer('session')).then((session) => session.open(app, logOut), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
+  if (me.by === 'dev') return;
   if (localStorage.getItem('getwork.in') === String(me.ends_at)) return;
   localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
   tabs.postMessage('log-in');

@@ -9,10 +9,14 @@ const often = 60_000; // ms between two signs of life, at least
 const looks = 10_000; // ms between two looks whether another tab has prolonged it, while the warning is shown
 const longest = 2 ** 31 - 1; // of a timer
 
-/** Shows both; logOut() logs out. */
+/** Shows both, and whether the user is away; logOut() logs out. */
 export function open(app, logOut) {
   const session = new Session(app);
-  new Menu(app, session, logOut);
+  const { role, wall } = app.me;
+  const works = role && role !== 'observer' && !wall;
+  const absence = works ? import('./away.js').then(({ Absence }) => new Absence(app)) : null;
+  absence?.catch(() => {}); // the menu says so
+  new Menu(app, session, logOut, absence);
   if (app.me.by === 'session') session.start();
 }
 
@@ -103,10 +107,11 @@ class Session {
 
 /** The button with the user's name, and what it opens. */
 class Menu {
-  #app; #session; #logOut;
+  #app; #session; #logOut; #absence;
   #panel = Object.assign(document.createElement('div'), { id: 'me-menu', className: 'me-menu card', popover: 'auto' });
 
-  constructor(app, session, logOut) {
+  constructor(app, session, logOut, absence) {
+    this.#absence = absence;
     this.#app = app;
     this.#session = session;
     this.#logOut = logOut;
@@ -127,14 +132,19 @@ class Menu {
   }
 
   #draw() {
-    const { user, role, admin, groups, wall, log_out: mayLeave } = this.#session.me;
+    const { user, role, admin, groups, wall, by, log_out: mayLeave } = this.#session.me;
     const own = role && roleName(role).replace(/^./u, (first) => first.toUpperCase());
     const roles = own && admin ? t`${own} and administrator` : own ?? t`Administrator`;
     render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
       ${groups.length ? html`<p class="quiet" dir="auto">${groups.length > 6 ? t`In ${groups.slice(0, 6).join(', ')} and ${groups.length - 6} more groups` : t`In ${groups.join(', ')}`}</p>` : nothing}
-      ${this.#until()}
-      ${wall ? nothing : html`<a href="/account">${t`Your account`}</a>`}
-      ${mayLeave ? html`<button type="button" @click=${this.#logOut}>${t`Log out`}</button>` : nothing}`, this.#panel);
+      ${by === 'dev' ? nothing : this.#until()}
+      ${this.#absence ? html`<button type="button" @click=${() => this.#away()}>${t`Away …`}</button>` : nothing}
+      ${wall || by === 'dev' ? nothing : html`<a href="/account">${t`Your account`}</a>`}
+      ${mayLeave && by !== 'dev' ? html`<button type="button" @click=${this.#logOut}>${t`Log out`}</button>` : nothing}`, this.#panel);
+  }
+
+  #away() {
+    this.#absence.then((absence) => absence.ask()).catch(() => this.#app.say(t`It can’t be loaded now. Load the page anew.`));
   }
 
   #until() {

@@ -53,7 +53,7 @@ type HandlerFunc func(ctx context.Context, w assign.Work) error
 // Work calls f.
 func (f HandlerFunc) Work(ctx context.Context, w assign.Work) error { return f(ctx, w) }
 
-// Agent takes work of one task. URL, Task and Handler are required, and an identity: Token, or User if the node runs
+// Agent takes work of one task, or of Any of several. URL, Task or Any, and Handler are required, and an identity: Token, or User if the node runs
 // with --auth dev.
 type Agent struct {
 	URL   string // of any node, such as http://127.0.0.1:8080
@@ -68,7 +68,11 @@ type Agent struct {
 	// at the same time under one user and instance: each would work on the other's items.
 	Instance string
 
-	Task        string
+	Task string
+	// Any are the names of several tasks, instead of Task: each request is answered by the first of them that can, by their priority and
+	// in turns.
+	Any []string
+
 	Handler     Handler
 	Concurrency int           // how many items it works on at the same time; 1 if 0
 	Lease       time.Duration // requested if the task has none, from 1 s to 24 h; 30 s if 0
@@ -89,14 +93,17 @@ func (a Agent) withDefaults() (Agent, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return a, errors.New("an agent's URL is the address of a node, such as http://127.0.0.1:8080")
-	case a.Task == "":
-		return a, errors.New("an agent needs the name of a task")
+	case (a.Task == "") == (len(a.Any) == 0):
+		return a, errors.New("an agent needs the name of a task, or of Any of several")
 	case a.Handler == nil:
 		return a, errors.New("an agent needs a handler")
 	case a.Token == "" && a.User == "":
 		return a, errors.New("an agent needs a token, or a user under dev identity")
 	case a.Concurrency < 0 || a.Lease < 0 || a.Linger < 0:
 		return a, errors.New("an agent's concurrency, lease and linger are not negative")
+	}
+	if len(a.Any) > 0 {
+		a.Task = strings.Join(a.Any, ", ")
 	}
 	a.URL = strings.TrimRight(u.String(), "/")
 	a.Role = cmp.Or(a.Role, "agent")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"time"
 
 	"getwork/assign"
@@ -32,7 +33,7 @@ func (s *session) getWork(ctx context.Context, count int) (r assign.Request, sin
 	var a client.Answer
 	s.channel.asking()
 	since = time.Now()
-	r, err = s.server.GetWork(ctx, s.Task, click, key, client.Into(&a))
+	r, err = s.ask(ctx, click, key, client.Into(&a))
 	if err == nil {
 		since, err = s.await(ctx, &r, a.RetryAfter(), since)
 	}
@@ -42,6 +43,25 @@ func (s *session) getWork(ctx context.Context, count int) (r assign.Request, sin
 	}
 	return r, since, err
 }
+
+// ask asks for work of the task, or of any of several.
+func (s *session) ask(ctx context.Context, click client.Click, options ...client.Option) (assign.Request, error) {
+	if len(s.Any) > 0 {
+		return s.server.GetNext(ctx, client.Next{Tasks: s.Any, Click: click}, options...)
+	}
+	return s.server.GetWork(ctx, s.Task, click, options...)
+}
+
+// asked reports whether a request of its instance is one that the agent makes.
+func (s *session) asked(r *assign.Request) bool {
+	if len(s.Any) > 0 {
+		return r.Tasks != nil
+	}
+	return r.Tasks == nil && r.Task == s.Task
+}
+
+// takes reports whether the agent takes work of that task.
+func (s *session) takes(task string) bool { return task == s.Task || slices.Contains(s.Any, task) }
 
 // await waits until a request has ended. It learns that from the live channel, or asks when the node said, or sooner if a
 // lease could end unnoticed until then. It returns when the request was last sure to wait: at first, that it was not made before since.
@@ -123,7 +143,7 @@ func (s *session) abandon(ctx context.Context, click client.Click, key client.Op
 	var err error
 	if r.ID == 0 {
 		brief, done := context.WithTimeout(ctx, abandonWithin/2)
-		*r, err = s.server.GetWork(brief, s.Task, click, key)
+		*r, err = s.ask(brief, click, key)
 		done()
 	}
 	if err == nil && r.State == assign.Pending {

@@ -187,7 +187,7 @@ func (s *session) hear(e client.Event) {
 		s.channel.set(func() { s.channel.live = false })
 	case e.Node != nil && e.Node.State == assign.Live:
 		s.channel.set(func() { s.channel.live = true })
-	case e.Request != nil && e.Request.Task == s.Task && e.Request.State != assign.Pending:
+	case e.Request != nil && s.asked(e.Request) && e.Request.State != assign.Pending:
 		s.channel.set(func() { s.channel.ended = *e.Request })
 	case e.Work != nil:
 		s.workChanged(e.Work)

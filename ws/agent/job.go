@@ -172,7 +172,7 @@ func (s *session) carry(j *job) {
 		brief, done := context.WithTimeout(ctx, j.lease.within()) // the rest is for the disposition
 		_ = s.readSettings(brief, time.Minute)                    // if it fails, the former settings stay
 		done()
-		backoff := s.settings().Backoff
+		backoff := s.settingsOf(j.work.Task).Backoff
 		d.After = &backoff
 	}
 	if d.Outcome == "fail" {

@@ -21,7 +21,8 @@ type session struct {
 	cutNow context.CancelCauseFunc
 
 	mu       sync.Mutex
-	task     assign.Task // as it was last read
+	task     assign.Task            // as it was last read; of several, what concerns all of them
+	tasks    map[string]assign.Task // the same, each by its name
 	readTask time.Time
 	jobs     map[int64]*job // all that is in hand, by the work's id: in progress, to be reported, or waiting for a place
 	active   int            // places that are taken; never more than Concurrency
@@ -216,13 +217,13 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	var mine []assign.Work
 	for _, w := range p.Work {
-		if w.Task == s.Task {
+		if s.takes(w.Task) {
 			mine = append(mine, w)
 		}
 	}
 	s.begin(mine, time.Time{}, false)
 	for _, r := range p.Requests {
-		if r.Task != s.Task {
+		if !s.asked(&r) {
 			continue
 		}
 		if err := s.cancel(ctx, &r); err != nil {

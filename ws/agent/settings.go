@@ -27,14 +27,43 @@ func (s *session) readSettings(ctx context.Context, within time.Duration) error 
 }
 
 func (s *session) readSettingsBy(ctx context.Context, c *client.Client) error {
-	t, err := c.ShowTask(ctx, s.Task)
-	if err != nil {
-		return err
+	names := s.Any
+	if len(names) == 0 {
+		names = []string{s.Task}
+	}
+	tasks := make(map[string]assign.Task, len(names))
+	var all assign.Task
+	for i, name := range names {
+		t, err := c.ShowTask(ctx, name)
+		if err != nil {
+			return err
+		}
+		if tasks[name] = t; i == 0 {
+			all = t
+			continue
+		}
+		if all.Query == "" {
+			all.Query = t.Query
+		}
+		if t.Lease != nil && (all.Lease == nil || *t.Lease < *all.Lease) {
+			all.Lease = t.Lease
+		}
+		all.MaxRequest = max(all.MaxRequest, t.MaxRequest)
 	}
 	s.mu.Lock()
-	s.task, s.readTask = t, time.Now()
+	s.task, s.tasks, s.readTask = all, tasks, time.Now()
 	s.mu.Unlock()
 	return nil
+}
+
+// settingsOf are the settings of one of the tasks, as they were last read.
+func (s *session) settingsOf(task string) assign.Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.tasks[task]; ok {
+		return t
+	}
+	return s.task
 }
 
 const (

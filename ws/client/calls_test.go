@@ -81,6 +81,28 @@ func TestEveryOperationHasACall(t *testing.T) {
 	}
 }
 
+func everyCallAboutAbsences(t *testing.T, boss, bot *Client) {
+	ctx := t.Context()
+	dan := unused("Dan")
+	a := must[assign.Absence](t)(bot.CreateAbsence(ctx, NewAbsence{}))
+	if me := must[Me](t)(bot.WhoAmI(ctx)); a.User != "bot" || me.Away == nil || me.Away.ID != a.ID {
+		t.Errorf("absent as %+v, away as %+v", a, me.Away)
+	}
+	if all := must[Page[assign.Absence]](t)(bot.ListAbsences(ctx, "bot", Part{})); len(all.Rows) != 1 || all.Rows[0].ID != a.ID {
+		t.Errorf("absences %+v", all)
+	}
+	if a = must[assign.Absence](t)(bot.EndAbsence(ctx, a.ID)); a.EndedAt == nil {
+		t.Errorf("ended as %+v", a)
+	}
+	from, until := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+	if all := must[[]assign.Absence](t)(boss.ImportAbsences(ctx, dan, "hr", []assign.AbsenceWish{{From: &from, Until: &until}})); len(all) != 1 || all[0].Source != "hr" {
+		t.Errorf("imported %+v", all)
+	}
+	if all := must[[]assign.Absence](t)(boss.ImportAbsences(ctx, dan, "hr", nil)); len(all) != 0 {
+		t.Errorf("imported %+v", all)
+	}
+}
+
 // everyCall makes each call once, and checks the parts of the answer that the next call needs.
 func everyCall(t *testing.T, boss, ann, bot *Client) {
 	ctx := t.Context()
@@ -99,6 +121,12 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if _, err := boss.UpdateTask(ctx, task.Name, map[string]any{"title": "Mine"}, IfMatch(a.Tag())); KindOf(err) != assign.StaleVersion || StatusOf(err) != 412 {
 		t.Errorf("a change of a former version: %v", err)
 	}
+	must[assign.Limits](t)(boss.ShowLimits(ctx, Into(&a)))
+	busy := unused("busy")
+	must[assign.Limits](t)(boss.SetLimits(ctx, assign.Limits{People: map[string]*int{busy: new(3)}}, IfMatch(a.Tag())))
+	if me := must[Me](t)(as(t, busy, "worker").WhoAmI(ctx)); me.Open != 0 || me.MaxOpen == nil || *me.MaxOpen != 3 {
+		t.Errorf("%s is %+v", busy, me)
+	}
 	if versions := must[Page[assign.Version]](t)(boss.ListVersions(ctx, task.Name, Part{Limit: 1})); len(versions.Rows) != 1 || versions.Next == "" {
 		t.Errorf("versions %+v", versions)
 	}
@@ -113,6 +141,10 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	}
 	if p := must[assign.Preview](t)(boss.PreviewNew(ctx, Trial{Query: "select 1 as item"})); p.Given != 1 {
 		t.Errorf("a preview gives %d rows, want 1", p.Given)
+	}
+	first := 1
+	if found := must[assign.Comparison](t)(boss.Compare(ctx, task.Name, Rival{Contender: assign.Contender{Version: &first}})); found.Same == 0 || len(found.Moved) != 0 {
+		t.Errorf("a query compared with itself: %+v", found)
 	}
 
 	must[assign.Schema](t)(boss.Schema(ctx))
@@ -185,7 +217,10 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if n, err := boss.Redrive(ctx, photos, []string{"a.jpg", "\xff"}); !errors.As(err, &refused) || refused.Fields[0].Field != "items[1]" {
 		t.Errorf("%d put back by a key that is not UTF-8: %v", n, err)
 	}
-	r = must[assign.Request](t)(bot.GetWork(ctx, photos, Click{Count: 1}, Wait(time.Minute)))
+	r = must[assign.Request](t)(bot.GetNext(ctx, Next{Tasks: []string{photos}, Click: Click{Count: 1}}, Wait(time.Minute)))
+	if r.Task != photos || len(r.Tasks) != 1 || len(r.Work) != 1 {
+		t.Errorf("the next item: %+v", r)
+	}
 	must[assign.Work](t)(bot.Dispose(ctx, r.Work[0].ID, assign.Disposition{Outcome: "fail"}))
 	if n, err := boss.Redrive(ctx, photos, []string{}); n != 0 || KindOf(err) != assign.Invalid {
 		t.Errorf("%d put back by a list of none, %v", n, err)
@@ -210,6 +245,7 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if me := must[Me](t)(bot.WhoAmI(ctx)); me.User != "bot" || me.Role != "agent" {
 		t.Errorf("I am %+v", me)
 	}
+	everyCallAboutAbsences(t, boss, bot)
 	s := must[*Socket](t)(bot.Socket(ctx))
 	defer s.Close()
 	if s.Hello.User != "bot" {

@@ -16,6 +16,10 @@ type Me struct {
 
 	By     string     `json:"by"`      // how they came in: dev, session, token, jwt or proxy
 	EndsAt *time.Time `json:"ends_at"` // when that ends by itself; nil: it does not
+
+	Open    int             `json:"open"`     // how many items they hold, over all tasks
+	MaxOpen *int            `json:"max_open"` // how many they may hold; nil: no limit binds them
+	Away    *assign.Absence `json:"away"`     // nil: they are here
 }
 
 // WhoAmI returns the caller's identity as the server knows it.

@@ -26,6 +26,19 @@ func (c *Client) GetWork(ctx context.Context, task string, click Click, options 
 	return r, err
 }
 
+// Next is the body of [Client.GetNext].
+type Next struct {
+	Tasks []string `json:"tasks"` // their names, or "*" for all
+	Click
+}
+
+// GetNext is [Client.GetWork] over several tasks: the first of them that can, by priority and in turns, answers.
+func (c *Client) GetNext(ctx context.Context, next Next, options ...Option) (r assign.Request, err error) {
+	options = append([]Option{Key(rand.Text())}, options...)
+	err = c.send(ctx, http.MethodPost, path("requests"), next, &r, options)
+	return r, err
+}
+
 // ShowRequest reads a request.
 func (c *Client) ShowRequest(ctx context.Context, id int64, options ...Option) (r assign.Request, err error) {
 	err = c.get(ctx, path("requests", text(id)), nil, &r, options)

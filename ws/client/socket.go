@@ -20,6 +20,7 @@ type Event struct {
 	Snapshot *assign.Pipeline  `json:"snapshot"`
 	Request  *assign.Request   `json:"request"`
 	Work     *assign.Work      `json:"work"`
+	Absence  *assign.Absence   `json:"absence"`
 	Run      *assign.RunEvent  `json:"run"`
 	Task     *assign.Task      `json:"task"`
 	Node     *assign.NodeEvent `json:"node"`

@@ -40,6 +40,18 @@ func (c *Client) SetPaused(ctx context.Context, name string, paused bool, option
 	return c.UpdateTask(ctx, name, map[string]bool{"paused": paused}, options...)
 }
 
+// ShowLimits reads how much one user may hold over all tasks. [Into] keeps their tag for a change. For observers and managers.
+func (c *Client) ShowLimits(ctx context.Context, options ...Option) (l assign.Limits, err error) {
+	err = c.get(ctx, path("limits"), nil, &l, options)
+	return l, err
+}
+
+// SetLimits replaces the limits. [IfMatch] is required. For managers.
+func (c *Client) SetLimits(ctx context.Context, l assign.Limits, options ...Option) (set assign.Limits, err error) {
+	err = c.send(ctx, http.MethodPut, path("limits"), l, &set, options)
+	return set, err
+}
+
 // DeleteTask hides a task and frees its name; its history stays. It is refused with [assign.InUse] if the task's work is held
 // or requests wait. For managers.
 func (c *Client) DeleteTask(ctx context.Context, name string, options ...Option) error {
@@ -92,4 +104,18 @@ func (c *Client) Preview(ctx context.Context, name string, t Trial, options ...O
 func (c *Client) PreviewNew(ctx context.Context, t Trial, options ...Option) (p assign.Preview, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("preview"), t, &p, append([]Option{Within(0)}, options...))
 	return p, err
+}
+
+// Rival is what to compare a task's query with.
+type Rival struct {
+	assign.Contender          // a query, or the number of one of the task's versions
+	Limit            int      `json:"limit,omitempty"` // how many of the best to compare one by one; 100 if 0
+	Seed             *float64 `json:"seed,omitempty"`  // from -1 to 1: both queries draw the same random numbers
+}
+
+// Compare executes a task's query and the other one on one snapshot, and returns how their rankings differ; it writes nothing. It takes
+// as long as both, until ctx ends. For managers.
+func (c *Client) Compare(ctx context.Context, name string, r Rival, options ...Option) (found assign.Comparison, err error) {
+	err = c.sendSafe(ctx, http.MethodPost, path("tasks", name, "compare"), r, &found, append([]Option{Within(0)}, options...))
+	return found, err
 }

@@ -28,8 +28,9 @@ import (
 
 // AgentCmd takes work and runs a program for each item.
 type AgentCmd struct {
-	Task         string        `arg:"" help:"The task to take work from; getwork task list lists the tasks."`
-	Program      []string      `arg:"" help:"The program to run for each item, and its arguments, after --."`
+	Task         string        `arg:"" optional:"" help:"The task to take work from; getwork task list lists the tasks."`
+	Program      []string      `arg:"" optional:"" help:"The program to run for each item, and its arguments, after --."`
+	Any          []string      `help:"Take work of any of these tasks, separated by commas, instead of one: by their priority, and in turns." placeholder:"TASK"`
 	Lines        bool          `help:"PROGRAM stays: it reads a line of JSON for each item, and writes one for each result."`
 	Concurrency  int           `help:"How many items to work on at the same time." default:"2" placeholder:"N"`
 	Lease        time.Duration `help:"How long an item is held before it goes back, if the task sets no lease; it is extended while PROGRAM runs." default:"30s"`
@@ -78,8 +79,14 @@ Example:
 }
 
 func (c *AgentCmd) check() error {
+	if len(c.Any) > 0 { // then there is no task among the words
+		if c.Task != "" {
+			c.Program = append([]string{c.Task}, c.Program...)
+		}
+		c.Task = strings.Join(c.Any, ", ")
+	}
 	switch {
-	case c.Task == "":
+	case c.Task == "" || slices.Contains(c.Any, ""):
 		return command.Usage("name the task to take work from; `getwork task list` lists the tasks")
 	case c.Concurrency < 1 || c.Concurrency > 1000:
 		return command.Usage("--concurrency must be from 1 to 1000, not %d", c.Concurrency)
@@ -134,7 +141,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	a := &agent.Agent{
 		URL: client.URL, Token: client.Token, User: client.User, Role: client.Role,
-		Groups: c.MemberOf, Instance: c.instance(), Task: c.Task, Handler: handler, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
+		Groups: c.MemberOf, Instance: c.instance(), Task: c.task(), Any: c.Any, Handler: handler, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
 	var r *api.Problem
@@ -142,6 +149,14 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 		return &refused{Problem: *r, url: client.URL, byToken: client.Token != ""}
 	}
 	return err
+}
+
+// task returns the one task to take work from, if there is one.
+func (c *AgentCmd) task() string {
+	if len(c.Any) > 0 {
+		return ""
+	}
+	return c.Task
 }
 
 // instance returns the instance that was named, or else the machine's name and a random suffix, so that people see

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"getwork/assign"
@@ -18,11 +20,12 @@ import (
 
 // GetCmd asks for work and waits for it.
 type GetCmd struct {
-	Task    string         `arg:"" help:"The task to get work from; getwork task list lists the tasks."`
+	Tasks   []string       `arg:"" optional:"" name:"task" help:"The task to get work from; getwork task list lists the tasks. If you name several, the first that can answers, and with none it is the next item of any of your tasks."`
 	Count   int            `help:"How many items you want; the task limits how many you may ask for." default:"1" placeholder:"N"`
 	Wait    *time.Duration `help:"How long to wait for an answer; the default is 60s, or as long as the request lingers." placeholder:"60s"`
 	Linger  time.Duration  `help:"If there is nothing, wait this long for something to come, at most 24h." default:"0s"`
 	Lease   time.Duration  `help:"For agents: hold the work this long, from 1s to 24h, if the task sets no lease." default:"0s"`
+	Supply  int            `help:"Go on until Ctrl-C, and ask for more whenever you hold fewer than this." default:"0" placeholder:"N"`
 	Keep    bool           `help:"On Ctrl-C, leave the request waiting instead of cancelling it."`
 	holding `embed:""`
 }
@@ -31,14 +34,16 @@ type GetCmd struct {
 func (GetCmd) Help() string {
 	return `Prints what you got and exits with 0, or with 1 if there was nothing or no answer in time.
 
-With --linger a request that finds nothing goes on waiting, and is served as soon as an item is pushed, falls due, is let go of or matches again. You can have one waiting request per task: if you ask again, you wait for that one. A request that is not answered within --wait stays: the work that it gets appears in your pipeline.`
+With --linger a request that finds nothing goes on waiting, and is served as soon as an item is pushed, falls due, is let go of or matches again. You can have one waiting request per task, and one for several: if you ask again, you wait for that one. A request that is not answered within --wait stays: the work that it gets appears in your pipeline.`
 }
 
 // Run gets work.
 func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	switch {
-	case c.Task == "":
-		return command.Usage("name the task to get work from; `getwork task list` lists the tasks")
+	case slices.Contains(c.Tasks, ""):
+		return command.Usage("the name of a task is empty; `getwork task list` lists the tasks, and without a name you get the next item of any")
+	case c.Supply < 0:
+		return command.Usage("--supply must be 1 or more, not %d", c.Supply)
 	case c.Count < 1:
 		return command.Usage("--count must be 1 or more, not %d", c.Count)
 	case c.Wait != nil && *c.Wait < 0:
@@ -56,8 +61,54 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	w := &WorkRequest{Client: client, Task: c.Task, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
+	if c.Supply > 0 {
+		return c.supply(ctx, s, client)
+	}
+	return c.get(ctx, s, client)
+}
+
+// supply gets work whenever fewer items than that are held, until ctx ends.
+func (c GetCmd) supply(ctx context.Context, s *command.Streams, client *Client) error {
+	c.Count, c.Linger = 1, max(c.Linger, 10*time.Minute)
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ErrInterrupted
+		case <-again.C:
+		}
+		var p assign.Pipeline
+		if _, err := client.Do(ctx, Call{Method: "GET", Path: "/pipeline"}, &p); err != nil {
+			return err
+		}
+		pause := 2 * time.Second
+		if held := slices.DeleteFunc(p.Work, func(w assign.Work) bool { return len(c.Tasks) > 0 && !slices.Contains(c.Tasks, w.Task) }); len(held) < c.Supply {
+			switch err := c.get(ctx, s, client); {
+			case ctx.Err() != nil || errors.As(err, new(*refused)):
+				return err
+			case err != nil:
+				_, _ = fmt.Fprintln(s.Errs, err)
+			default:
+				pause = 0
+			}
+		}
+		again.Reset(pause)
+	}
+}
+
+// get gets work once.
+func (c GetCmd) get(ctx context.Context, s *command.Streams, client *Client) error {
+	w := &WorkRequest{Client: client, Count: c.Count, Key: rand.Text(), Until: time.Now().Add(c.wait()),
 		linger: assign.Duration(c.Linger), lease: assign.Duration(c.Lease)}
+	switch len(c.Tasks) {
+	case 0:
+		w.tasks = []string{"*"}
+	case 1:
+		w.Task = c.Tasks[0]
+	default:
+		w.tasks = c.Tasks
+	}
 	shown := func() {} // ends the line that counts
 	if !c.JSON {
 		w.waiting = func(r *assign.Request) {
@@ -65,7 +116,7 @@ func (c GetCmd) Run(ctx context.Context, s *command.Streams) error {
 			shown = command.NewProgress(s).Count("Waiting")
 		}
 	}
-	err = w.Await(ctx)
+	err := w.Await(ctx)
 	shown()
 	if errors.Is(err, ErrInterrupted) {
 		err = w.cancel(context.WithoutCancel(ctx), c.Keep)
@@ -106,11 +157,14 @@ func (c GetCmd) outcome(s *command.Streams, r *assign.Request) error {
 	case assign.None:
 		return errors.New(NoneText(r))
 	case assign.Failed:
+		if r.Task == "*" {
+			return fmt.Errorf("the query of one of your tasks failed, and the others have nothing: %s", r.WhyFailed())
+		}
 		return fmt.Errorf("the query of task %s failed: %s\na manager can change it with `getwork task update %s`", r.Task, r.WhyFailed(), r.Task)
 	case assign.Cancelled:
 		return fmt.Errorf("request %d was cancelled", r.ID)
 	}
-	return fmt.Errorf("no answer yet: request %d still waits\n`getwork get %s` waits for it again; the work that it gets appears in `getwork pipeline`", r.ID, r.Task)
+	return fmt.Errorf("no answer yet: request %d still waits\n`%s` waits for it again; the work that it gets appears in `getwork pipeline`", r.ID, strings.Join(append([]string{"getwork get"}, c.Tasks...), " "))
 }
 
 // partialText says why the request got less than it asked for.
@@ -118,7 +172,7 @@ func partialText(r *assign.Request) string {
 	got := fmt.Sprintf("you got %d of %d.", r.Assigned, r.Wanted)
 	switch {
 	case r.Reason != nil && *r.Reason == assign.AtLimit:
-		return fmt.Sprintf("You hold as much of task %s as you may: %s", r.Task, got)
+		return fmt.Sprintf("You hold as much as you may, of task %s or over all tasks: %s", r.Task, got)
 	case r.Reason != nil && *r.Reason == assign.Rules:
 		return fmt.Sprintf("There was no more that you may have: %s", got)
 	}
@@ -131,6 +185,21 @@ func NoneText(r *assign.Request) string {
 	if r.Reason != nil {
 		reason = string(*r.Reason)
 	}
+	if r.Task == "*" {
+		switch reason {
+		case "no_match":
+			return "nothing to do: your tasks have no item now"
+		case "all_held":
+			return "nothing to do: every item of your tasks is held already, by you or by others, or put off"
+		case "rules":
+			return "nothing to do: your tasks have some items, but none that you may have"
+		case "at_limit":
+			return "you hold as much as you may; let go of some with `getwork done`"
+		case "paused":
+			return "your tasks are paused; a manager resumes them with `getwork task resume`"
+		}
+		return fmt.Sprintf("nothing to do: your tasks have nothing to hand out (%s)", reason)
+	}
 	switch reason {
 	case "no_match":
 		return fmt.Sprintf("nothing to do: no item matches task %s now", r.Task)
@@ -139,7 +208,9 @@ func NoneText(r *assign.Request) string {
 	case "rules":
 		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
 	case "at_limit":
-		return fmt.Sprintf("you hold as much of task %s as you may; let go of some with `getwork done`", r.Task)
+		return fmt.Sprintf("you hold as much as you may, of task %s or over all tasks; let go of some with `getwork done`", r.Task)
+	case "away":
+		return "you are away, and get no work; `getwork back` ends that"
 	case "paused":
 		return fmt.Sprintf("task %s is paused; a manager resumes it with `getwork task resume %s`", r.Task, r.Task)
 	}
@@ -151,6 +222,9 @@ func waitingText(r *assign.Request, count int, keep bool) string {
 	text := fmt.Sprintf("Request %d waits", r.ID)
 	if r.Wanted != count {
 		text = fmt.Sprintf("Request %d, for %d, was waiting already; this command waits for it", r.ID, r.Wanted)
+	}
+	if r.Asking != nil {
+		text += ", now for task " + *r.Asking
 	}
 	if r.Position != nil {
 		text += fmt.Sprintf(", at place %d in line", *r.Position)
@@ -171,6 +245,7 @@ func waitingText(r *assign.Request, count int, keep bool) string {
 type WorkRequest struct {
 	Client  *Client
 	Task    string
+	tasks   []string // instead of Task: any of these; "*": of all
 	Count   int
 	linger  assign.Duration
 	lease   assign.Duration // 0: the task's lease
@@ -257,6 +332,9 @@ func (w *WorkRequest) ask(ctx context.Context, hold time.Duration) error {
 	if w.Request.ID == 0 {
 		what = Call{Method: "POST", Path: "/tasks/" + url.PathEscape(w.Task) + "/requests", hold: hold,
 			Body: w.click(), header: map[string]string{"Idempotency-Key": w.Key}}
+		if w.tasks != nil {
+			what.Path = "/requests"
+		}
 	}
 	return w.read(ctx, what)
 }
@@ -264,10 +342,11 @@ func (w *WorkRequest) ask(ctx context.Context, hold time.Duration) error {
 // click is the body of a request for work.
 func (w *WorkRequest) click() any {
 	return struct {
+		Tasks  []string        `json:"tasks,omitzero"`
 		Count  int             `json:"count"`
 		Linger assign.Duration `json:"linger,omitzero"`
 		Lease  assign.Duration `json:"lease,omitzero"`
-	}{w.Count, w.linger, w.lease}
+	}{w.tasks, w.Count, w.linger, w.lease}
 }
 
 func (w *WorkRequest) read(ctx context.Context, what Call) error {

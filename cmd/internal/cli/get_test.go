@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,12 +67,36 @@ func TestWorkFromATerminal(t *testing.T) {
 	}
 	c.Run(0, e2e.Text("There was no more: you got 2 of 5."), "get", "verify", "--count", "5", "--instance", "two") // 1 and 2 came back
 	c.Run(0, nil, "task", "create", "--name", "one-each", "--query", "select i as item from generate_series(1, 3) i", "--max-open", "1")
-	c.Run(0, e2e.Text("You hold as much of task one-each as you may: you got 1 of 3."), "get", "one-each", "--count", "3")
+	c.Run(0, e2e.Text("You hold as much as you may, of task one-each or over all tasks: you got 1 of 3."), "get", "one-each", "--count", "3")
 
 	c.Run(0, nil, "task", "update", "verify", "--query", "select i as item from generate_series(1, 0) i")
 	c.Run(1, e2e.Text("nothing to do: no item matches task verify now"), "get", "verify")
 	c.Run(0, nil, "task", "update", "verify", "--query", "select 1 / (i - i) as item from generate_series(1, 9) i")
 	c.Run(1, e2e.Text("the query of task verify failed: managers and observers can see why", "`getwork task update verify`"), "get", "verify")
+}
+
+func TestNextFromATerminal(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(1, e2e.Text("no task is open to you"), "get")
+	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox", "--pick", "next", "--priority", "1")
+	c.Run(0, nil, "task", "create", "--name", "loans", "--inbox")
+	c.Run(0, nil, "items", "push", "photos", "a.jpg")
+	c.Run(0, nil, "items", "push", "loans", "1", "2")
+	c.Run(1, e2e.Text("handed out as what comes next", "getwork get"), "get", "photos")
+	c.Run(0, e2e.Text("photos  a.jpg"), "get")
+	c.Run(0, e2e.Text("loans  1"), "get")
+	c.Run(0, e2e.Text("loans  2"), "get", "loans")
+	c.Run(1, e2e.Text("nothing to do: every item of your tasks is held already"), "get")
+	c.Run(2, e2e.Text("the name of a task is empty"), "get", "")
+	c.Run(0, nil, "items", "push", "photos", "b.jpg")
+	c.Run(0, nil, "items", "push", "loans", "3")
+	out := filepath.Join(t.TempDir(), "out")
+	c.Run(0, nil, "agent", "--any", "photos,loans", "--once", "--", "sh", "-c", `echo "$GETWORK_TASK $GETWORK_ITEM" >>`+out)
+	if got, err := os.ReadFile(out); err != nil || !strings.Contains(string(got), "photos b.jpg\n") || !strings.Contains(string(got), "loans 3\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+	c.Run(2, e2e.Text("name the program"), "agent", "--any", "photos,loans")
 }
 
 // slowly creates a task whose query runs until it is stopped.
@@ -174,7 +199,7 @@ func TestGetIsPatient(t *testing.T) {
 			defer server.Close()
 			server.Config.SetKeepAlivesEnabled(false) // net/http itself repeats a GET on a connection that has served before
 			var out bytes.Buffer
-			err := GetCmd{Task: "verify", Count: 1, Wait: &tt.wait, holding: holding{Remote: Remote{URL: server.URL, User: "oliver"}}}.
+			err := GetCmd{Tasks: []string{"verify"}, Count: 1, Wait: &tt.wait, holding: holding{Remote: Remote{URL: server.URL, User: "oliver"}}}.
 				Run(t.Context(), &command.Streams{Out: &out, Errs: io.Discard})
 			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || err.Error() != tt.fails) {
 				t.Errorf("%v, not %q", err, tt.fails)
@@ -215,7 +240,7 @@ func TestInterruptedClick(t *testing.T) {
 	}))
 	defer server.Close()
 	var out bytes.Buffer
-	err := GetCmd{Task: "verify", Count: 1, Wait: new(time.Minute), holding: holding{Remote: Remote{URL: server.URL, User: "oliver", JSON: true}}}.
+	err := GetCmd{Tasks: []string{"verify"}, Count: 1, Wait: new(time.Minute), holding: holding{Remote: Remote{URL: server.URL, User: "oliver", JSON: true}}}.
 		Run(ctx, &command.Streams{Out: &out, Errs: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "request 7 was cancelled") || !json.Valid(out.Bytes()) {
 		t.Errorf("%v\n%s", err, &out)

@@ -228,7 +228,7 @@ func (c itemsPushCmd) format() (bulk.Format, error) {
 func (c itemsPushCmd) fill() (bulk.Item, error) {
 	fill := bulk.Item{Priority: c.Priority, Slots: c.Slots, Exclusive: c.Exclusive}
 	if c.NotBefore != "" {
-		at, err := timeOf(c.NotBefore, time.Now())
+		at, err := timeOf("--not-before", c.NotBefore, time.Now())
 		if err != nil {
 			return fill, err
 		}
@@ -237,8 +237,8 @@ func (c itemsPushCmd) fill() (bulk.Item, error) {
 	return fill, nil
 }
 
-// timeOf parses a time, or a duration from now.
-func timeOf(text string, now time.Time) (time.Time, error) {
+// timeOf parses the time that a flag has, or the duration from now.
+func timeOf(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(d).UTC(), nil
 	}
@@ -250,7 +250,7 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, command.Usage(`--not-before must be a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or a time from now such as 90m, not %q`, text)
+	return time.Time{}, command.Usage(`%s must be a time such as 2030-01-31T08:00:00Z or "2030-01-31 08:00", or a time from now such as 90m, not %q`, flag, text)
 }
 
 // encodable says whether JSON has the time. In UTC the year may be another one than it was written with.

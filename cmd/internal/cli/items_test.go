@@ -196,7 +196,7 @@ func TestTimeOf(t *testing.T) {
 		"9999-12-31 23:59:59-05:00": "", "0000-01-01": "", // in UTC these years are 10000 and -1
 		"-1h": "", "": "", "tomorrow": "",
 	} {
-		at, err := timeOf(text, now)
+		at, err := timeOf("--not-before", text, now)
 		if (err != nil) != (want == "") || err == nil && at.Format(time.RFC3339) != want {
 			t.Errorf("%q: %v, %v", text, at, err)
 		}

@@ -128,7 +128,7 @@ func TestRightsChecks(t *testing.T) {
 		{check: "privileges", sql: "revoke all on getwork.audit from LOGIN", state: Error, says: "may not select, insert: audit", mend: "advice"},
 		{check: "privileges", sql: "revoke all on getwork.audit_head from LOGIN", state: Error, says: "may not select, update: audit_head", mend: "advice"},
 		{check: "privileges", sql: "revoke usage on sequence getwork.round from LOGIN", state: Error, says: "may not use sequences: round", mend: "advice"},
-		{check: "privileges", sql: "revoke usage on all sequences in schema getwork from LOGIN", state: Error, says: "may not use sequences: hook_event_id_seq", mend: "advice"},
+		{check: "privileges", sql: "revoke usage on all sequences in schema getwork from LOGIN", state: Error, says: "may not use sequences: absence_id_seq", mend: "advice"},
 
 		{check: "query-role", args: []string{"--query-role", ""}, state: Warning, says: "with all rights of getwork's own login"},
 		{check: "query-role", args: []string{"--query-role", "nobody_here"}, state: Error, says: "the role nobody_here does not exist"},

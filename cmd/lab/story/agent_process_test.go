@@ -122,7 +122,7 @@ func TestAgentUsage(t *testing.T) {
 	byToken.Run(1, e2e.Text("say who you are"), "agent", "crawl", "--token", "gw_x", "--", "true")
 	for says, args := range map[string][]string{
 		"name the program to run":            {"agent", "crawl", "--", ""},
-		"expected":                           {"agent", "crawl"},
+		"getwork agent crawl -- PROGRAM":     {"agent", "crawl"},
 		`can't run "no-such-program"`:        {"agent", "crawl", "--", "no-such-program"},
 		"--concurrency must be from 1":       {"agent", "crawl", "--concurrency", "0", "--", "true"},
 		"--lease must be from 1s to 24h":     {"agent", "crawl", "--lease", "1ms", "--", "true"},

@@ -42,7 +42,7 @@ func (c *caller) node() *member {
 }
 
 // changes are the calls whose effects are pushed to others.
-var changes = []history.Kind{history.Dispose, history.Extend, history.Reassign, history.Release, history.Claim, history.Cancel}
+var changes = []history.Kind{history.Dispose, history.Extend, history.Reassign, history.Release, history.Claim, history.Cancel, history.Away}
 
 // request describes one call.
 type request struct {

@@ -19,13 +19,15 @@ type wish struct {
 	linger string
 	lease  string
 	key    string
-	held   int // seconds
-	other  int // if not 0: not at the node before this number
+	held   int  // seconds
+	other  int  // if not 0: not at the node before this number
+	next   bool // over all tasks
 }
 
 func (p *person) wish() wish {
 	h := p.crowd.scenario.habits
 	w := wish{job: p.crowd.job(p.rng), count: 1 + p.rng.IntN(3)}
+	w.next = h.next > 0 && p.chance(h.next)
 	if p.chance(h.linger) || p.agent && p.chance(h.patient) {
 		w.linger = fmt.Sprintf("%dms", 300+p.rng.IntN(5000))
 	}
@@ -81,6 +83,10 @@ func (p *person) sendClick(ctx context.Context, by *caller, w wish) history.Call
 		body["lease"] = w.lease
 	}
 	r := request{method: http.MethodPost, path: "/api/v1/tasks/" + w.job.name + "/requests", body: body, notNode: w.other}
+	task := w.job.name
+	if w.next {
+		task, r.path, body["tasks"] = "*", "/api/v1/requests", []string{"*"}
+	}
 	if w.key != "" {
 		r.header = append(r.header, "Idempotency-Key", w.key)
 	}
@@ -89,7 +95,7 @@ func (p *person) sendClick(ctx context.Context, by *caller, w wish) history.Call
 	if w.held > 0 {
 		within = 0
 	}
-	return by.do(ctx, history.Call{Kind: history.Click, Task: w.job.name, Count: w.count, Linger: w.linger, Key: w.key, Within: within}, r)
+	return by.do(ctx, history.Call{Kind: history.Click, Task: task, Count: w.count, Linger: w.linger, Key: w.key, Within: within}, r)
 }
 
 // clicked handles the answer to a click.

@@ -17,7 +17,12 @@ type manager struct {
 	caller
 	crowd *crowd
 	count int
+
+	entered []absence
 }
+
+// absence is one that the manager has entered.
+type absence struct{ ID, User string }
 
 func (c *crowd) manager(i int) *manager {
 	m := &manager{crowd: c}
@@ -132,6 +137,8 @@ func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 			m.close(ctx)
 		case 10, 11:
 			m.give(ctx)
+		case 12, 13, 14:
+			m.away(ctx)
 		default:
 			m.reassign(ctx)
 		}
@@ -199,6 +206,29 @@ func (m *manager) release(ctx context.Context) {
 	delete(body, "dry_run")
 	body["token"] = set.Token
 	m.do(ctx, history.Call{Kind: history.Release, To: w.user}, r)
+}
+
+// away enters somebody's absence, for some seconds; at times another's ends.
+func (m *manager) away(ctx context.Context) {
+	if !m.crowd.scenario.habits.away {
+		return
+	}
+	if len(m.entered) > 0 && m.rng.IntN(3) == 0 {
+		a := m.entered[0]
+		m.entered = m.entered[1:]
+		m.do(ctx, history.Call{Kind: history.Back, To: a.User}, request{method: http.MethodDelete, path: "/api/v1/absences/" + a.ID})
+		return
+	}
+	user, substitute := m.crowd.somebody(m.rng), m.crowd.somebody(m.rng)
+	body := map[string]any{"user": user, "until": m.stage.now().Add(time.Duration(3+m.rng.IntN(20)) * time.Second).UTC()}
+	if user != substitute && m.rng.IntN(2) == 0 {
+		body["substitute"] = substitute
+	}
+	call := m.do(ctx, history.Call{Kind: history.Away, To: user}, request{method: http.MethodPost, path: "/api/v1/absences", body: body})
+	var a absence
+	if call.Status == http.StatusCreated && json.Unmarshal(call.Body, &a) == nil {
+		m.entered = append(m.entered, a)
+	}
 }
 
 // redrive puts back items that are never to return: all whose attempts were used up, or some by name.

@@ -48,8 +48,11 @@ var plants = []plant{
 			"	body = shown.AppendJSON(make([]byte, 0, assign.SizeOf(shown.Work, 1)))\n	if id := shown.ID; id > 0 {\n		return tagOf([]byte(strconv.FormatInt(id, 10))), body\n	}\n"},
 		torture.Options{}},
 	{"nobody counts what a user holds", checker.Limits,
-		edit{"assign", "if r.state.MaxOpen == nil || len(waiting) == 0 {", "if len(waiting) >= 0 {"},
+		edit{"assign", "case r.state.MaxOpen == nil:", "default:"},
 		torture.Options{Scenario: "places"}},
+	{"rounds of two tasks give one seat", checker.Limits,
+		edit{"schema", "create unique index concurrently work_seat", "create index concurrently work_seat"},
+		torture.Options{Scenario: "limits"}},
 	{"closings are not compared with the run's snapshot", checker.DoneIsDone,
 		edit{"assign", "not pg_visible_in_snapshot(last.closed_xid, u.snapshot)", "false"},
 		torture.Options{Scenario: "books"}},
@@ -121,6 +124,12 @@ var plants = []plant{
 	{"an event is due while it is sent", checker.Once,
 		edit{"assign", "next_at = clock_timestamp() + $4::bigint * interval '1 microsecond'\nfrom due d", "next_at = clock_timestamp() + $4::bigint * interval '0'\nfrom due d"},
 		torture.Options{}},
+	{"whoever is away is served", checker.Absent,
+		edit{"assign", "requests[i].Limit(0, plan.Away)", "requests[i].Limit(plan.NoLimit, plan.Away)"},
+		torture.Options{Scenario: "leases", For: 30 * time.Second, Faults: []string{"kill"}, Every: 5 * time.Second}},
+	{"nobody who is away lets go of anything", checker.Absent,
+		edit{"assign", "if r.state.OnAway == assign.KeepAway {", "if true {"},
+		torture.Options{Scenario: "places", For: 45 * time.Second, Faults: []string{"kill"}, Every: 5 * time.Second}},
 }
 
 // failing are the faults that make the receiver of web hooks fail.

@@ -125,6 +125,12 @@ func (s *stage) play(ctx context.Context, r *Report) (h history.History, err err
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	seen := newSampler(s.url, s.rec)
+	if c.scenario.habits.next > 0 {
+		seen.found, seen.within = s.findings, 3*time.Second
+		if s.o.disturbed() {
+			seen.within = 30 * time.Second // a frozen node keeps its locks for 20
+		}
+	}
 	all.Go(func() { seen.run(ctx) })
 	all.Go(func() { s.wake(ctx, c.jobs) })
 	crowd, dismiss := context.WithCancel(ctx)

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ import (
 type sampler struct {
 	url string
 	rec *history.Recorder
+
+	within time.Duration // how soon who waits for any task must get what is free
+	found  *findings     // nil: that is not looked at
 
 	mu      sync.Mutex
 	running int           // the node whose query was seen last; -1: none runs
@@ -107,6 +111,11 @@ func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
 		return err
 	}
 	t.Ended = s.rec.Now()
+	if n%40 == 39 && s.found != nil {
+		if err := s.lookForFree(ctx, conn); err != nil {
+			return err
+		}
+	}
 	const ticks = 8 // of every eight samples one reads the clock, so five ticks a second
 	if n%ticks == 0 {
 		s.rec.Add(history.Entry{Tick: &t})
@@ -116,6 +125,34 @@ func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
 	}
 	s.look(found, node)
 	return nil
+}
+
+// Items of inboxes that anybody may have, and requests over several tasks that wait for them, both for longer than $1.
+const selectFree = `
+select r.id, i.item
+from getwork.work_requested r
+cross join lateral unnest(r.targets) t (id)
+join getwork.task_state s on s.task_id = t.id and not s.paused and s.deleted_at is null
+join getwork.item i on i.task_id = t.id and i.done_at is null and i.due_at is null and i.exclusive is null
+where r.task_id = 0 and r.state = 'pending' and greatest(r.created_at, i.pushed_at) < clock_timestamp() - $1::interval
+  and not exists (
+    select from getwork.work w
+    where w.task_id = t.id and w.item = i.item
+      and (w.state = 'held' or w.closed_at > clock_timestamp() - $1::interval or w.available_at > clock_timestamp() - $1::interval or w.to_others))
+limit 1`
+
+// lookForFree finds whoever waits for any of several tasks while one of them has something for everybody.
+func (s *sampler) lookForFree(ctx context.Context, conn *pgx.Conn) error {
+	var request int64
+	var item string
+	err := conn.QueryRow(ctx, selectFree, s.within).Scan(&request, &item)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err == nil:
+		s.found.add("next", "request %d has waited for any of several tasks for %v while item %q was free", request, s.within, item)
+	}
+	return err
 }
 
 // look records how many executions of each task's query both the last reading and this one show, if that has changed.

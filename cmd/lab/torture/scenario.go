@@ -37,6 +37,7 @@ type Scenario struct {
 type habits struct {
 	claim   int     // of a user's acts: claim an item
 	read    int     // read the pipeline
+	next    int     // of clicks: over all tasks
 	double  int     // of clicks: from two tabs at once
 	linger  int     // of clicks: linger
 	patient int     // of programs' clicks: linger
@@ -56,10 +57,11 @@ type habits struct {
 	due     int     // of pushed items: with a deadline
 	narrow  int     // how many items are claimed; 0: all
 	calm    bool    // managers do nothing
+	away    bool    // they enter people's absences
 }
 
 var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, again: 40, cancel: 12, late: 15, forget: 2, extend: 25, many: 25,
-	never: 2, fail: 10, back: 25, due: 30, holdFor: 1.2}
+	never: 2, fail: 10, back: 25, due: 30, holdFor: 1.2, away: true}
 
 func (h habits) with(change func(*habits)) habits {
 	change(&h)
@@ -73,10 +75,12 @@ var Scenarios = []Scenario{
 		habits:     mixed,
 		production: true,
 		prepare:    (*stage).openProduction, open: (*stage).makeHooks},
-	{Name: "day", Help: "a desk's days, in which a minute is an hour: six tasks, two of them slow; with --users 50 --agents 0 --for 20m",
+	{Name: "day", Help: "a desk's days, in which a minute is an hour: six tasks, two of them slow, limits, absences and clicks over all tasks; with --users 50 --agents 0 --for 20m --without clock",
 		tasks:  []string{"verify", "verify", "income", "fraud", "calls", "calls", "places", "inbox", "inbox"},
 		jobs:   aDay,
-		habits: mixed.with(func(h *habits) { h.holdFor, h.lease, h.forget, h.fail, h.late = 4, 0, 1, 4, 5 })},
+		habits: mixed.with(func(h *habits) { h.next, h.holdFor, h.lease, h.forget, h.fail, h.late = 40, 4, 0, 1, 4, 5 }),
+		open:   (*stage).limit,
+		beside: (*storm).relimit, rest: 30 * time.Second},
 	{Name: "clicks", Help: "many users click at once on a short query, and then nobody: the last click",
 		turn: 100 * time.Millisecond,
 		// Anything that later frees an item or comes back would wake the task again.
@@ -95,6 +99,11 @@ var Scenarios = []Scenario{
 	{Name: "places", Help: "items with several places, and a limit for each user: concurrent counting",
 		tasks:  []string{"places"},
 		habits: mixed.with(func(h *habits) { h.claim, h.narrow, h.double, h.holdFor, h.back = 50, 6, 40, 0.4, 60 })},
+	{Name: "limits", Help: "a limit over all tasks, which is raised and lowered: seats that rounds of several tasks give at a time",
+		tasks:  []string{"quick", "quick", "plain", "shelf", "leased", "inbox", "inbox"},
+		habits: mixed.with(func(h *habits) { h.claim, h.double, h.linger, h.holdFor, h.back = 15, 20, 10, 0.6, 60 }),
+		open:   (*stage).limit,
+		beside: (*storm).relimit, rest: time.Second},
 	{Name: "claims", Help: "only claims, of items that are soon put off again: stale snapshots",
 		turn:   600 * time.Millisecond,
 		habits: habits{claim: 100, narrow: 3, back: 100, holdFor: 0.4, calm: true}},
@@ -130,7 +139,7 @@ var Scenarios = []Scenario{
 	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, while a migration runs beside a query of 20 seconds, and back",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
 		jobs:    oneLong,
-		habits:  mixed.with(func(h *habits) { h.cancel, h.many, h.due = 4, 0, 0 }), // the older ones may not know calls about many, or deadlines
+		habits:  mixed.with(func(h *habits) { h.cancel, h.many, h.due, h.away = 4, 0, 0, false }), // the older ones may not know such calls, or deadlines
 		prompt:  time.Second,
 		prepare: (*stage).findVersions, close: (*stage).migrateLast,
 		beside: (*storm).upgrade, rest: 5 * time.Second},
@@ -150,6 +159,9 @@ var Scenarios = []Scenario{
 		habits:  mixed.with(func(h *habits) { h.linger, h.hold, h.claim, h.cancel, h.holdFor = 60, 50, 10, 5, 0.8 }),
 		logsIn:  true,
 		prepare: (*stage).openLogIns, open: (*stage).logAllIn},
+	{Name: "next", Help: "most clicks are over all tasks, and some on one: nobody waits for what is free",
+		tasks:  []string{"quick", "plain", "nothing", "leased", "inbox", "inbox"},
+		habits: mixed.with(func(h *habits) { h.next, h.linger, h.double, h.claim, h.holdFor = 70, 50, 0, 4, 0.5 })},
 	{Name: "live", Help: "what is pushed, and when; a frozen listener stays frozen to the end, for two minutes at most",
 		tasks:  []string{"quick", "inbox", "plain"},
 		deaf:   2 * time.Minute,
@@ -182,10 +194,10 @@ func withDesk(o Options) []job {
 func aDay(o Options) []job {
 	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
 	return []job{
-		ranked("verify", "loan", 300, n(0.4, 0.8), map[string]any{"fresh_for": "15s", "recheck": recheck}),
+		ranked("verify", "loan", 300, n(0.4, 0.8), map[string]any{"fresh_for": "15s", "recheck": recheck, "on_away": "to"}),
 		all(ranked("income", "loan", 300, n(4, 6), map[string]any{"conflicts_with": []string{"verify"}})), // four eyes, and slow
 		all(ranked("fraud", "case", 200, n(3, 5), map[string]any{"fresh_for": "20s", "stale_for": "20s"})),
-		leased(all(ranked("calls", "call", 200, n(0.1, 0.3), map[string]any{"max_attempts": 6, "backoff": "1s"})), "30s", 30*time.Second),
+		leased(all(ranked("calls", "call", 200, n(0.1, 0.3), map[string]any{"max_attempts": 6, "backoff": "1s", "on_away": "release"})), "30s", 30*time.Second),
 		ranked("places", "place", 40, n(0.1, 0.4), map[string]any{"slots": 3, "max_open": 6}),
 		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "2m", 2*time.Minute),
 	}

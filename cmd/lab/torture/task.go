@@ -55,13 +55,13 @@ func jobs(o Options) []job {
 		ranked("shelf", "loan", 300, naps(0.2, 0.5), map[string]any{"fresh_for": "2s", "recheck": recheck}),
 		all(ranked("plain", "loan", 300, naps(0.2, 0.8), map[string]any{"conflicts_with": []string{"shelf"}})), // four eyes
 		all(ranked("cut", "cut", 200, naps(0.1, 0.4), map[string]any{"fresh_for": "1s", "max_candidates": 12})),
-		ranked("places", "place", 40, naps(0.05, 0.3), map[string]any{"slots": 3, "max_open": 6}),
-		leased(all(ranked("leased", "lease", 200, naps(0.05, 0.4), map[string]any{"max_attempts": 6, "backoff": "1s"})), "1s", time.Second),
+		ranked("places", "place", 40, naps(0.05, 0.3), map[string]any{"slots": 3, "max_open": 6, "on_away": "to"}),
+		leased(all(ranked("leased", "lease", 200, naps(0.05, 0.4), map[string]any{"max_attempts": 6, "backoff": "1s", "on_away": "release"})), "1s", time.Second),
 		// The query takes longer than the shelf is fresh, so that its refreshes run while the expired shelf is handed
 		// out. There are so few items that often too few are left, though a run under a query login leaves out what was
 		// closed within the five seconds before it.
 		all(ranked("expired", "old", 80, naps(0.3, 0.8), map[string]any{"fresh_for": "200ms", "stale_for": "5s"})),
-		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s"})), "8s", 8*time.Second), // long enough to warn
+		leased(all(ranked("watched", "watch", 200, naps(0.05, 0.2), map[string]any{"fresh_for": "1s", "on_away": "to"})), "8s", 8*time.Second), // long enough to warn
 		all(job{name: "nothing", keys: "nothing", nap: naps(0.02, 0.1)}.asked("select null as item where false")),
 		fromBooks(naps(0.4, 0.9)),
 		all(deep(naps(0.02, 0.1))),

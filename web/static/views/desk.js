@@ -15,6 +15,7 @@ import { focusIn, leaveField, notTwice } from './desk/focus.js';
 import { closedToday, noTasks, noWork } from './desk/hints.js';
 import { keys } from './desk/keys.js';
 import { leave } from './desk/leaving.js';
+import { Supply, all, next } from './desk/next.js';
 import { Nexts } from './desk/nexts.js';
 import { Outbox } from './desk/outbox.js';
 import { mayAsk, panel } from './desk/panel.js';
@@ -40,7 +41,7 @@ export function wake(app) {
 }
 
 class Desk {
-  #app; #client; #drafts; #outbox; #pipeline; #recent; #tasks; #nexts;
+  #app; #client; #drafts; #outbox; #pipeline; #recent; #tasks; #nexts; #supply;
   #place = null; // where it is shown
   #redraw = () => {};
   #open = null; // the open row
@@ -49,14 +50,17 @@ class Desk {
   #news = []; // works that arrived while the tab of tasks was shown
   #fresh = 0; // items that arrived while the page was hidden
   #said = new Said(() => this.#redraw());
+  #most = null; // how many items the user may hold over all tasks; null: no limit is known
   #active = 0; // the time of the user's last input
 
   constructor(app) {
     const { client } = app;
     this.#app = app;
     this.#client = client;
+    this.#most = app.me.max_open ?? null;
     this.#drafts = new Drafts(app.me.user);
     this.#recent = new Recent(app.me.user);
+    this.#supply = new Supply(app.me.user);
     this.#tasks = new Tasks(client, () => this.#redraw());
     this.#nexts = new Nexts(this.#tasks, {
       failed: (why) => this.#said.tell(t`There is no next: ${why}`),
@@ -114,6 +118,7 @@ class Desk {
     this.#app.keys(keys({
       rows: () => [...this.#pipeline.rows.values()],
       cards: () => this.#tasks.cards,
+      next: () => this.#next(),
       outbox: this.#outbox,
       acts: this.#acts,
       say: (text) => this.#app.say(text),
@@ -148,9 +153,19 @@ class Desk {
     now: (row) => this.#outbox.now(row.work.id),
     dismiss: (row) => this.#pipeline.dismiss(row),
     claim: (row) => this.#claim(row),
+    supply: () => {
+      this.#supply.save();
+      this.#tick();
+    },
   };
 
+  #next() {
+    if (this.#tasks.all.request) this.#app.say(t`You wait for the next work already.`);
+    else this.#ask(all, 1);
+  }
+
   #ask(name, count, options) {
+    if (name === all) return this.#tasks.ask(all, count, options);
     const { task } = this.#tasks.cards.get(name);
     return this.#tasks.ask(name, Math.min(count, mayAsk(task, this.#pipeline.held(name))), options);
   }
@@ -164,7 +179,7 @@ class Desk {
     }
     const note = row.note.trim();
     const limit = this.#tasks.cards.get(work.task)?.task.max_open;
-    const later = next && limit && this.#pipeline.held(work.task) >= limit;
+    const later = next && (limit && this.#pipeline.held(work.task) >= limit || this.#full);
     const successor = this.#successor(row);
     row.set({ sure: false, error: '', menu: '' });
     this.#outbox.add(work, note ? { ...disposition, note } : disposition, later);
@@ -247,7 +262,20 @@ class Desk {
 
   #request(request) {
     this.#tasks.show(request);
+    if (request.tasks && request.state !== 'pending') this.#supply.heard(request);
     this.#nexts.heard(request);
+    if (request.state !== 'pending' && (this.#most !== null || request.reason === 'at_limit')) this.#readLimit(request);
+  }
+
+  get #full() { return this.#most !== null && this.#client.work.size >= this.#most; }
+
+  /** The limit over all tasks may be another by now. */
+  async #readLimit(request) {
+    const { open, max_open: most = null } = await this.#app.api.me().catch(() => ({ open: 0, max_open: this.#most }));
+    this.#most = most;
+    const card = this.#tasks.cards.get(request.task);
+    if (request.reason === 'at_limit' && most !== null && open >= most && card?.ended?.id === request.id) card.full = { open, most };
+    this.#redraw();
   }
 
   #nextEnded(request) {
@@ -286,6 +314,9 @@ class Desk {
       if (left === null || row.lost) continue;
       soon ||= row.ends(left);
       if (left === 0) this.#pipeline.look(row);
+    }
+    if (this.#client.known && this.#client.state.name === 'live') {
+      this.#supply.look(this.#tasks.all, this.#holds, this.#active, (...asked) => this.#ask(...asked));
     }
     if (this.#place?.isConnected) document.title = `${this.#fresh ? `${t`${this.#fresh} new`} · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
     this.#redraw();
@@ -358,10 +389,8 @@ class Desk {
     const { rows } = this.#pipeline;
     const now = Date.now();
     const opened = this.#opened();
-    let out = 0;
-    for (const id of this.#client.work.keys()) if (this.#outbox.of(id)) out++;
-    const holds = this.#client.work.size - out;
-    const waiting = [...cards.values()].filter((c) => c.request);
+    const holds = this.#holds;
+    const waiting = [this.#tasks.all, ...cards.values()].filter((c) => c.request);
     if (!narrow.matches) this.#tab = '';
     if (!this.#tab && this.#client.known) this.#tab = rows.size || waiting.length ? 'pipeline' : 'tasks';
     const tab = this.#tab || 'tasks';
@@ -372,7 +401,9 @@ class Desk {
       <section class="tasks" aria-labelledby="tasks-title">
         <h2 id="tasks-title">${t`Tasks`}</h2>
         <p id="tasks-error" class="error" role="alert">${error}</p>
+        <p id="full" class="quiet" role="status">${this.#full ? t`You hold ${this.#client.work.size} of ${this.#most}, over all tasks. Finish or return something before you get more.` : ''}</p>
         ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
+        ${cards.size ? next(this.#tasks.all, this.#nextView(cards), this.#supply, this.#acts) : nothing}
         <ul id="tasks" class=${cards.size ? 'card' : ''}>${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
           now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name),
         }, this.#acts))}</ul>
@@ -390,6 +421,19 @@ class Desk {
       <p class="notice" role="status">${narrow.matches && tab === 'tasks' && this.#news.length ? html`<button type="button" class="primary"
         @click=${() => this.#toNews()}>${this.#newsText()}</button>` : nothing}</p>
     </div>`;
+  }
+
+  /** How many items the user holds, without those that are being let go of. */
+  get #holds() {
+    let out = 0;
+    for (const id of this.#client.work.keys()) if (this.#outbox.of(id)) out++;
+    return this.#client.work.size - out;
+  }
+
+  #nextView(cards) {
+    const { ended } = this.#tasks.all;
+    const ready = [...cards.values()].reduce((n, { task }) => n + (task.paused ? 0 : task.shelf), 0);
+    return { ready, from: ended ? cards.get(ended.task)?.task.title || ended.task : '' };
   }
 
   #toNews() {

@@ -7,6 +7,7 @@ import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { t } from '../lang.js';
 import { every, onDemand, onceAFrame } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
+import { Absent } from './floor/absent.js';
 import { Charts } from './floor/charts.js';
 import { Held } from './floor/held.js';
 import { summary, taskRows } from './floor/tasks.js';
@@ -36,6 +37,7 @@ class Floor {
     this.list = new Reader(taskList(app.client, () => app.api.tasks()), () => this.#listed(), { signal });
     this.waiting = new Waiting(this);
     this.held = new Held(this);
+    this.absent = new Absent(this);
     this.unwanted = new Unwanted(this);
     this.charts = new Charts(this);
   }
@@ -67,7 +69,7 @@ class Floor {
   choose(names) {
     this.chosen = new Set(names);
     this.keep('task', names.join(','));
-    for (const part of [this.waiting, this.held, this.unwanted, this.charts]) part.restart();
+    for (const part of [this.waiting, this.held, this.absent, this.unwanted, this.charts]) part.restart();
     this.draw();
   }
 
@@ -165,7 +167,7 @@ class Floor {
   }
 
   #again() {
-    for (const part of [this.waiting, this.held, this.unwanted, this.charts]) part.again();
+    for (const part of [this.waiting, this.held, this.absent, this.unwanted, this.charts]) part.again();
   }
 
   #tick() {
@@ -198,6 +200,7 @@ class Floor {
       </section>
       ${this.tasks.size ? html`
         <div class="floor-people">${this.waiting.template()}${this.held.template()}</div>
+        ${this.absent.template()}
         ${this.unwanted.template()}
         ${this.charts.element}` : nothing}
     </div>`;

@@ -119,7 +119,7 @@ func TestCheckFinds(t *testing.T) {
 		exec(`update getwork.work set rank = 19 - rank`)
 		finds("went past", slices.Clone(items)...)
 		exec(`update getwork.work set rank = 19 - rank`)
-		exec(`insert into getwork.work_requested (task_id, user_name, wanted, requested) select min(id), 'forgotten', 1, 1 from getwork.task`)
+		exec(`insert into getwork.work_requested (task_id, user_name, wanted, requested) select max(id), 'forgotten', 1, 1 from getwork.task`)
 		finds("never answered", slices.Clone(items)...)
 		return nil
 	})

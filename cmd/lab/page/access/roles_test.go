@@ -56,7 +56,7 @@ const pressesAll = `
 	return [...pressed].length;`
 
 // there is what each view shows once it has read everything.
-var there = map[string]string{"/": ".task form button", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/wall": ".tile[data-task]"}
+var there = map[string]string{"/": ".task form button", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/limits": ".limits tbody", "/wall": ".tile[data-task]"}
 
 // No call is denied to an observer, a worker or an agent, whatever they press in any view: there is no button that they
 // may not use. An address that is not for them leads to one that is.
@@ -68,10 +68,10 @@ func TestPageRolesPressEverything(t *testing.T) {
 		paths      map[string]string // where the addresses lead
 		least      int               // the least number of buttons there
 	}{
-		{"Otto,observer", "Floor People Wall", map[string]string{"/floor": "/floor", "/people": "/people", "/wall": "/wall",
+		{"Otto,observer", "Floor People Limits Wall", map[string]string{"/floor": "/floor", "/people": "/people", "/limits": "/limits", "/wall": "/wall",
 			"/": "/floor", "/tasks": "/floor", "/tasks/verify": "/floor", "/items?item=1": "/floor"}, 5},
-		{"Oliver,worker", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/"}, 10},
-		{"Ann,agent", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/"}, 10},
+		{"Oliver,worker", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
+		{"Ann,agent", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
 	} {
 		t.Run(role.who, func(t *testing.T) {
 			b := page.NewBrowser(t, denials)

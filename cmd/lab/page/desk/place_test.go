@@ -49,7 +49,8 @@ func TestPageDeskStaysInPlace(t *testing.T) {
 	b.As(page.Look{Width: 1366, Height: 768, Scheme: "light"})
 	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/?lang=en"))
 	b.Works(3, e2e.Soon)
-	if got := b.Eval(`String(new Set(['#tasks', '#work'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
+	b.Await(`document.querySelector('.get-next')`, e2e.Soon)
+	if got := b.Eval(`String(new Set(['.get-next', '#work'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
 		t.Error("tasks and pipeline begin at different heights")
 	}
 	b.Click("[data-menu=return] > button")

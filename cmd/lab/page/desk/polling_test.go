@@ -36,7 +36,7 @@ func TestPagePolls(t *testing.T) {
 	b.Banner("The live connection is lost; polling every 20 s.", e2e.Soon)
 	open()
 	b.Works(3, e2e.Soon)
-	b.Await(`document.querySelector('.ended').textContent.includes('You got 3 items')`, e2e.Soon)
+	b.Await(`document.querySelector('.task .ended').textContent.includes('You got 3 items')`, e2e.Soon)
 	allow()
 	b.Eval(`(atSpeed(1), '')`) // a socket has five seconds to say hello, not one
 	b.State("live", 3*e2e.Soon)

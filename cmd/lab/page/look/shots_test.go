@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -70,7 +71,7 @@ type state struct {
 	reach func(*stage) // from the open view; nil: it shows at once
 	each  bool         // it passes by itself, and is reached again each time
 
-	blocked bool // without a socket
+	blocked bool // without a socket, at another origin; only for the last state
 	left    bool // it ends when the focus leaves it
 }
 
@@ -164,11 +165,11 @@ func (st *stage) open(what state) {
 		st.Do(chromedp.Navigate(st.s.Nodes[0].URL + "/"))
 		st.Await(`document.querySelector('form')?.checkVisibility()`, e2e.Soon)
 	default:
-		address, line := st.s.Nodes[0].URL, "live"
-		if what.blocked {
-			address, line = st.noPush, "polling"
+		address, path, line := st.s.Nodes[0].URL, what.path, "live"
+		if what.blocked { // another origin, which does not know the language yet
+			address, path, line = st.noPush, what.path+"?lang="+cmp.Or(st.Lang, "en"), "polling"
 		}
-		st.Visit(address, what.path, what.user)
+		st.Visit(address, path, what.user)
 		st.State(line, e2e.Soon)
 	}
 	if what.reach != nil {
@@ -190,7 +191,7 @@ func TestPageStates(t *testing.T) {
 // The same for managers and observers.
 func TestPageManagerStates(t *testing.T) {
 	t.Parallel()
-	newStage(t).shows(t, slices.Concat(managerStates, webhookStates))
+	newStage(t).shows(t, slices.Concat(managerStates, webhookStates, limitStates, absentStates))
 }
 
 // shows goes through states, and looks at each.
@@ -285,6 +286,7 @@ var deskStates = []state{
 	{name: "desk help", user: "Oliver", path: "/", reach: presses("Complete and next", "button Keyboard shortcuts")},
 	{name: "desk pending", user: "Pia", path: "/", reach: presses("coming", "button Get Work: verify")},
 	{name: "desk with work", user: "Wanda", path: "/", reach: withWork(verifying, 2, sees("Applicant"))},
+	{name: "desk full", user: "Fay", path: "/", reach: full},
 	{name: "desk return", user: "Rita", path: "/", reach: withWork(verifying, 3, presses("to others only", "button Return", "button other …")), left: true},
 	{name: "desk more", user: "Moira", path: "/", reach: withWork(verifying, 3, presses("Really remove it?", "button More", "button Remove from queue")), left: true},
 	{name: "desk task", user: "Tessa", path: "/", reach: presses("How many", "DisclosureTriangle Verify user submitted bank account")},
@@ -296,6 +298,15 @@ var deskStates = []state{
 		presses("your managers have been told", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
+	{name: "desk menu", user: "Ava", path: "/", reach: presses("Away …", "button Ava")},
+	{name: "desk away form", user: "Ava", path: "/", reach: presses("Substitute", "button Ava", "button Away …")},
+	{name: "desk away", user: "Arno", path: "/", reach: gone("Arno", "", presses("Press “I’m back” first.", "button Get Work: verify"))},
+	{name: "desk next", user: "Nelly", path: "/", reach: func(st *stage) {
+		st.Eval(`(document.querySelector('#tab-tasks')?.click(), '')`)
+		st.Use("button", "Get next work")
+		st.Await(`document.querySelector('.get-next .ended').textContent`, e2e.Soon)
+	}},
+	{name: "desk none next", user: "Nico", path: "/", reach: gone("Nico", "", presses("You are away, and get no work.", "button Get next work"))},
 	{name: "desk without push", user: "Bela", path: "/", blocked: true, reach: func(st *stage) { st.Banner("The live connection is lost", e2e.Soon) }},
 }
 

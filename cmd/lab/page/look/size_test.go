@@ -157,7 +157,7 @@ func loads(b *page.Browser, l *traffic, url string, views ...string) {
 	}
 }
 
-// foundOut returns modules that were imported, but not named in the page: all but the one that waits until the user is known, and the
+// foundOut returns modules that were imported, but not named in the page: all but those that wait until the user is known, and the
 // tables of a language, which the page can't know.
 const foundOut = `performance.getEntriesByType('resource').map((e) => e.name)
-	.filter((name) => name.endsWith('.js') && !name.endsWith('/session.js') && !name.includes('/lang/') && !document.querySelector('head > [href="' + new URL(name).pathname + '"], head > [src="' + new URL(name).pathname + '"]')).join(' ')`
+	.filter((name) => name.endsWith('.js') && !/\/(session|away)\.js$/.test(name) && !name.includes('/lang/') && !document.querySelector('head > [href="' + new URL(name).pathname + '"], head > [src="' + new URL(name).pathname + '"]')).join(' ')`

@@ -96,7 +96,11 @@ func (t *trial) sent(id int64) (began history.Clock, known bool) {
 		began = t.entries[i].Call.Began
 	}
 	created, dated := t.clock.after(r.row.CreatedAt)
-	for _, name := range t.tasks[r.row.Task].names {
+	names := t.tasks[r.row.Task].names
+	if r.row.Next {
+		names = append(slices.Clip(names), "*")
+	}
+	for _, name := range names {
 		for _, i := range t.lost[asker{r.holder(), name}] {
 			c := t.entries[i].Call
 			if c.Began >= began {

@@ -109,6 +109,9 @@ func (t *trial) mayRelease(c *history.Call, w *work) bool {
 		return true
 	}
 	told := w.seen[0].workBody
+	if k := t.task(told.Task); c.Kind == history.Away && k != nil && !k.letsGo() {
+		return false
+	}
 	return (c.To == "" || c.To == told.User) && (c.Task == "" || c.Task == told.Task)
 }
 

@@ -50,11 +50,12 @@ const (
 	Due         Rule = "an event is delivered, or due"
 	HooksOrder  Rule = "an item's events come in their order"
 	Once        Rule = "what was accepted does not come again"
+	Absent      Rule = "whoever is away gets nothing, and keeps nothing that goes back"
 )
 
 // Rules are all rules.
 var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Expired, Served, EndsSoon, Accepted,
-	Told, Recorded, Due, HooksOrder, Once}
+	Told, Recorded, Due, HooksOrder, Once, Absent}
 
 // Violation is something that must never happen.
 type Violation struct {
@@ -128,6 +129,7 @@ func Judge(h history.History, c Config) Report {
 	pushJudge{t}.judgeTold()
 	t.judgeAttempts()
 	t.judgeOpen()
+	t.judgeOverAll()
 	t.judgeFourEyes()
 	bestJudge{t}.judgeBest()
 	t.judgeReasons()
@@ -140,6 +142,7 @@ func Judge(h history.History, c Config) Report {
 	ageJudge{t}.judgeAges()
 	newRightsJudge(t).judgeRights()
 	newHookJudge(t).judgeHooks()
+	t.judgeAbsences()
 	slices.SortStableFunc(t.report.Violations, func(a, b Violation) int {
 		return slices.Index(Rules, a.Rule) - slices.Index(Rules, b.Rule)
 	})

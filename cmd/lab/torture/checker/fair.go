@@ -32,7 +32,7 @@ func (t *trial) judgeFairness() {
 	}
 	paused := t.pausedTasks()
 	for _, r := range t.requests {
-		if r.row == nil || r.row.Run == nil || r.row.LingerUntil != nil || paused[r.row.Task] {
+		if r.row == nil || r.row.Run == nil || r.row.LingerUntil != nil || r.row.Next || paused[r.row.Task] {
 			continue
 		}
 		if run := at[*r.row.Run]; run != nil && run.StartedAt.Sub(r.row.CreatedAt) > heardOf {

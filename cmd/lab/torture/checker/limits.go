@@ -110,6 +110,47 @@ func (t *trial) open(id int64) (limit int, limited bool) {
 	return limit, len(k.versions) > 0
 }
 
+// judgeOverAll: nobody holds more over all tasks than any of the limits allowed.
+func (t *trial) judgeOverAll() {
+	if len(t.tables.Limits) == 0 {
+		return
+	}
+	users := map[string][]*work{}
+	for _, w := range t.works {
+		if w.row != nil {
+			users[w.row.User] = append(users[w.row.User], w)
+		}
+	}
+	for user, works := range users {
+		_, limit, limited := t.overAll(user)
+		if !limited {
+			continue
+		}
+		t.judged("users with a limit over all tasks")
+		if at := most(t.rows(works)); len(at) > limit {
+			t.broken(Limits, nil, "%s held %d at a time over all tasks, of which %d are allowed: %s …", user, len(at), limit, at[len(at)-1].describe())
+		}
+	}
+}
+
+// overAll returns the lowest and the highest limit over all tasks that a user ever had. limited: they always had one.
+func (t *trial) overAll(user string) (least, greatest int, limited bool) {
+	program := slices.ContainsFunc(t.tables.Requests, func(r history.RequestRow) bool { return r.User == user && r.Instance != "" })
+	least, limited = math.MaxInt, len(t.tables.Limits) > 0
+	for _, l := range t.tables.Limits {
+		n, named := l.People[user]
+		if !named && !program {
+			n = l.Everybody
+		}
+		if n == nil {
+			limited = false
+			continue
+		}
+		least, greatest = min(least, *n), max(greatest, *n)
+	}
+	return least, greatest, limited
+}
+
 // judgeFourEyes: nobody is given an item that they hold, or have completed, under a task that conflicts with the item's
 // task.
 func (t *trial) judgeFourEyes() {

@@ -57,7 +57,7 @@ func (t *trial) barred(user string, key itemKey) bool {
 
 // passed reports whether a request ended as it did because of a rule or a limit, or could not be served any more.
 func passed(row *history.RequestRow) bool {
-	return row.State == "cancelled" || row.Reason != nil && slices.Contains([]string{"rules", "at_limit", "paused"}, *row.Reason)
+	return row.State == "cancelled" || row.Reason != nil && slices.Contains([]string{"rules", "at_limit", "paused", "away"}, *row.Reason)
 }
 
 // judgeRounds: within a round requests are served by id, each with the best that it may have.
@@ -114,7 +114,7 @@ func (t orderJudge) judgeRound(answered []*request) {
 func (t orderJudge) judgeOvertaking() {
 	byTask := map[int64][]*waiter{}
 	for _, r := range t.requests {
-		if r.row == nil || len(r.seen) == 0 {
+		if r.row == nil || len(r.seen) == 0 || r.row.Task == 0 {
 			continue
 		}
 		w := &waiter{request: r, answered: forever, end: forever, endBy: forever, until: forever}

@@ -19,6 +19,9 @@ func (t *trial) judgeReasons() {
 		if r.row == nil || r.row.State != "none" && r.row.State != "partial" {
 			continue
 		}
+		if r.row.Task == 0 {
+			continue // it has the most hopeful one of several tasks
+		}
 		reason := ""
 		if r.row.Reason != nil {
 			reason = *r.row.Reason
@@ -50,10 +53,17 @@ func (t *trial) judgeReason(r *request, reason string, returns *history.Ranking,
 			wrong("no rule keeps anything from the user")
 		}
 	case "at_limit":
+		if least, _, _ := t.overAll(r.row.User); t.mayHoldOver(r) >= least {
+			break
+		}
 		if limit, limited := t.open(r.row.Task); !limited {
 			wrong("the task has no limit")
 		} else if t.mayHold(r) < limit {
 			wrong("the user held less than the limit")
+		}
+	case "away":
+		if !slices.ContainsFunc(t.tables.Absences, func(a history.AbsenceRow) bool { return a.User == r.row.User }) {
+			wrong("the user was never away")
 		}
 	case "paused":
 		if !paused && (k == nil || !slices.ContainsFunc(k.versions, func(v *history.VersionRow) bool { return v.Paused })) {
@@ -87,8 +97,18 @@ func (t *trial) somethingOpen(r *request) bool {
 }
 
 // mayHold returns the most that a request's user may have held of its task when it ended.
-func (t *trial) mayHold(r *request) (n int) {
-	for _, w := range t.heldBy(r.row.Task, r.row.User) {
+func (t *trial) mayHold(r *request) int { return t.mayHoldOf(r, t.heldBy(r.row.Task, r.row.User)) }
+
+// mayHoldOver is mayHold for all tasks together.
+func (t *trial) mayHoldOver(r *request) (n int) {
+	for task := range t.tasks {
+		n += t.mayHoldOf(r, t.heldBy(task, r.row.User))
+	}
+	return n
+}
+
+func (t *trial) mayHoldOf(r *request, works []*work) (n int) {
+	for _, w := range works {
 		if w.row.ClosedAt == nil || t.clock.jumped() {
 			n++
 			continue

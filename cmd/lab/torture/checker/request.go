@@ -236,6 +236,9 @@ func (t requestJudge) judgeOnePending() {
 		if s, _ := r.waited(); s.from < s.until {
 			t.judged("certain waits")
 			h := holder{r.holder(), r.row.Task}
+			if r.row.Next {
+				h.task = 0
+			}
 			waiting[h] = append(waiting[h], s)
 		}
 	}

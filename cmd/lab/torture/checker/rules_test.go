@@ -277,11 +277,34 @@ var broken = []struct {
 		h.Tables.Versions[0].MaxOpen = pointer(1)
 		h.work(loan3too).AssignedAt = h.moment(3)
 	}, Limits, "oliver held 2 at a time, of which 1 are allowed"},
+	{"more than one may hold over all tasks", func(h *tale) {
+		h.Tables.Limits = []history.LimitsRow{{Everybody: pointer(1)}}
+		w := *h.work(loan1)
+		w.ID, w.Task, w.Request, w.Run = 999, agents, nil, nil
+		h.Tables.Work = append(h.Tables.Work, w)
+		h.Tables.Items = append(h.Tables.Items, history.ItemRow{ID: 998, Task: agents, Item: "loan-1", PushedBy: "setup"})
+	}, Limits, "held 2 at a time over all tasks, of which 1 are allowed"},
 	{"more than one may hold, as they were told", func(h *tale) {
 		h.Tables.Versions[0].MaxOpen = pointer(1)
 		b := h.heldOnceMore(loan3too)
 		h.add(history.Call{Kind: history.Extend, Who: oliver, Work: h.work(loan3too).ID}, 2.2, 200, b)
 	}, Limits, "as they were told, of which 1 are allowed"},
+	{"work for whoever is away", func(h *tale) { h.away("oliver", 10) }, Absent, "oliver was away, and was given"},
+	{"kept work of whoever is away", func(h *tale) {
+		h.Tables.Versions[0].OnAway = pointer("release")
+		h.away("oliver", 25)
+	}, Absent, "oliver was away, and kept"},
+	{"a request of whoever is away", func(h *tale) {
+		h.request(last).CompletedAt = h.at(95)
+		h.away("oliver", 78)
+	}, Absent, "went on waiting"},
+	{"an absence that is lost", func(h *tale) {
+		h.add(history.Call{Kind: history.Away, Who: mary, To: "oliver"}, 10, 201, map[string]any{"id": "7"})
+	}, Kept, "has no row"},
+	{"away without an absence", func(h *tale) {
+		r := h.request(last)
+		r.State, r.Reason = "none", pointer("away")
+	}, Reasons, "never away"},
 }
 
 func TestBroken(t *testing.T) {

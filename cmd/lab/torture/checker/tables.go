@@ -73,7 +73,7 @@ func (t *trial) name(name string, id int64) {
 
 // called reports whether a task has or had this name.
 func (t *trial) called(id int64, name string) bool {
-	return slices.ContainsFunc(t.named[name], func(k *task) bool { return k.ID == id })
+	return name == "*" || slices.ContainsFunc(t.named[name], func(k *task) bool { return k.ID == id })
 }
 
 // places returns the greatest number of holders that an item may have at a time; 0 means unknown.

@@ -40,6 +40,12 @@ func (h *tale) add(c history.Call, at float64, status int, body any) *history.Ca
 	return &c
 }
 
+// away adds an absence that nobody ends.
+func (h *tale) away(user string, at float64) {
+	h.Tables.Absences = append(h.Tables.Absences, history.AbsenceRow{ID: 997, User: user, From: h.moment(at)})
+	h.add(history.Call{Kind: history.Away, Who: mary, To: user}, at, 201, map[string]any{"id": "997"})
+}
+
 // refuse adds a call of tracy's that is refused.
 func (h *tale) refuse(kind history.Kind, task string, status int) {
 	h.add(history.Call{Kind: kind, Who: tracy, Task: task}, 3, status, nil)

@@ -264,7 +264,7 @@ func (t *trial) sortEntries() {
 			t.sortClick(i, c)
 		case c.Kind == history.Cancel:
 			t.cancels[c.Request] = append(t.cancels[c.Request], i)
-		case c.Kind == history.Release && !refused(c):
+		case (c.Kind == history.Release || c.Kind == history.Away) && !refused(c):
 			t.releases = append(t.releases, i)
 		}
 	}

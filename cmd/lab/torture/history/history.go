@@ -33,6 +33,8 @@ const (
 	Extend   Kind = "extend"    // POST /work/{id}/extend; of POST /work/extend, each
 	Reassign Kind = "reassign"  // POST /work/{id}/reassign
 	Release  Kind = "release"   // POST /work/release
+	Away     Kind = "away"      // POST /absences
+	Back     Kind = "back"      // DELETE /absences/{id}
 	Claim    Kind = "claim"     // POST /tasks/{task}/items/{item}/claim
 	Push     Kind = "push"      // POST /tasks/{task}/items
 	Redrive  Kind = "redrive"   // POST /tasks/{task}/redrive

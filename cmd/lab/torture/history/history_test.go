@@ -115,13 +115,13 @@ func TestRead(t *testing.T) {
 
 const fill = `
 insert into getwork.task (id) overriding system value values (1), (2);
-insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, fresh_for, stale_for, created_by)
-values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', '1 minute', '1 hour', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', '0', '0', 'mary');
+insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for, created_by)
+values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', 'to', '1 minute', '1 hour', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', null, '0', '0', 'mary');
 insert into getwork.task_state (task_id, name, version, paused, deleted_at) values (1, 'one', 1, true, null), (2, 'two', 1, false, now());
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until,
-  completed_at, round_id, run_id, ranked_at, stale, credential)
+  completed_at, round_id, run_id, ranked_at, stale, credential, targets)
 overriding system value
-values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, '2026-07-01 09:00+00', true, 's:x');
+values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, '2026-07-01 09:00+00', true, 's:x', '{1}');
 insert into getwork.principal (name, name_key, iss, sub, kind) values ('ann', 'ann', 'idp', '1', 'person');
 insert into getwork.session (id, public_id, principal, created_at, ends_at, ended_at, ended_by)
 select decode(repeat('0f', 32), 'hex'), 'x', id, '2026-07-01 09:00+00', '2026-07-01 19:00+00', '2026-07-01 09:01+00', 'boss' from getwork.principal;
@@ -142,6 +142,9 @@ insert into getwork.work (id, task_id, item, user_name, state, exhausted, closed
 values (9, 1, 'l', 'ann', 'never', true, '2026-07-01 09:01+00', '1', 'boss', '2026-07-01 09:02+00', '2026-07-01 09:00+00');
 insert into getwork.item (id, task_id, item, priority, slots, pushed_at, pushed_by, due_at, done_at)
 values (10, 2, 'k', 3, 2, '2026-07-01 09:00+00', 'bot', 'infinity', null), (11, 2, 'l', 0, null, '2026-07-01 09:00+00', 'bot', '2026-07-01 09:02+00', '2026-07-01 09:01+00');
+insert into getwork.limits (version, created_by, everybody, people) values (1, 'boss', 3, '{"ann": 4, "bob": null}'), (2, 'boss', null, null);
+insert into getwork.absence (id, user_name, from_at, until_at, created_by, ended_at, ended_by) overriding system value
+values (15, 'ann', '2026-07-01 09:00+00', '2026-07-01 10:00+00', 'boss', '2026-07-01 09:01+00', 'ann');
 insert into getwork.hook (id, task_id, url, events, secret, created_by) overriding system value values (12, 1, 'https://receiver.example', '{work.closed,run.failed}', 'x', 'boss');
 insert into getwork.hook_event (id, message, hook_id, task_id, item, type, body, attempts, created_at, next_at) overriding system value
 values (13, '01234567-89ab-cdef-0123-456789abcdef', 12, 1, 'k', 'work.closed', '{"data": {"work": "8", "state": "returned"}}', 2, '2026-07-01 09:01+00', '2026-07-01 09:02+00'),
@@ -155,9 +158,9 @@ func filled() Tables {
 	}
 	return Tables{
 		Tasks: []TaskRow{{1, "one", false, 1, true}, {2, "two", true, 1, false}},
-		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}, time.Minute, time.Hour},
-			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}, 0, 0}},
-		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), at(0), true, pointer("s:x")}},
+		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}, pointer("to"), time.Minute, time.Hour},
+			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}, nil, 0, 0}},
+		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), at(0), true, pointer("s:x"), true}},
 		Runs:     []RunRow{{7, 1, "n", "lost", *at(0), at(1), at(0)}},
 		Work: []WorkRow{
 			{ID: 8, Task: 1, Item: "k", Slot: 1, Exclusive: pointer("g"), User: "ann", Instance: "i", Request: pointer(int64(5)), Run: pointer(int64(7)),
@@ -170,7 +173,9 @@ func filled() Tables {
 			{ID: 10, Task: 2, Item: "k", Priority: 3, Slots: pointer(2), PushedAt: *at(0), PushedBy: "bot", Parked: true},
 			{ID: 11, Task: 2, Item: "l", PushedAt: *at(0), PushedBy: "bot", DueAt: at(2), DoneAt: at(1)},
 		},
-		Hooks: []HookRow{{12, pointer(int64(1)), []string{"work.closed", "run.failed"}}},
+		Limits:   []LimitsRow{{pointer(3), map[string]*int{"ann": pointer(4), "bob": nil}}, {}},
+		Absences: []AbsenceRow{{15, "ann", *at(0), at(60), at(1)}},
+		Hooks:    []HookRow{{12, pointer(int64(1)), []string{"work.closed", "run.failed"}}},
 		HookEvents: []HookEventRow{
 			{13, "msg_0123456789abcdef0123456789abcdef", 12, 1, "k", "work.closed", 8, "returned", "waiting", 2, *at(1), *at(2)},
 			{14, "msg_0123456789abcdef0123456789abcdee", 12, 1, "", "run.failed", 7, "", "waiting", 0, *at(1), *at(2)},

@@ -20,6 +20,8 @@ type Tables struct {
 	Runs     []RunRow
 	Work     []WorkRow
 	Items    []ItemRow
+	Limits   []LimitsRow  `json:",omitempty"`
+	Absences []AbsenceRow `json:",omitempty"`
 
 	Hooks       []HookRow       `json:",omitempty"`
 	HookEvents  []HookEventRow  `json:",omitempty"`
@@ -48,9 +50,16 @@ type VersionRow struct {
 	MaxAttempts *int     `db:"max_attempts"`
 	Conflicts   []int64  `db:"conflicts_with"`
 	Groups      []string `db:"groups"`
+	OnAway      *string  `db:"on_away"` // nil: keep
 
 	FreshFor time.Duration `db:"fresh_for"`
 	StaleFor time.Duration `db:"stale_for"`
+}
+
+// LimitsRow is a row of limits, over all tasks; the harness gives no limits to groups.
+type LimitsRow struct {
+	Everybody *int            `db:"everybody"`
+	People    map[string]*int `db:"people"`
 }
 
 // RequestRow is a row of work_requested.
@@ -72,7 +81,8 @@ type RequestRow struct {
 	Run         *int64     `db:"run_id"`
 	RankedAt    *time.Time `db:"ranked_at"`
 	Stale       bool       `db:"stale"`
-	Credential  *string    `db:"credential"` // a name of CredentialRow; nil: nobody logs in
+	Credential  *string    `db:"credential"`             // a name of CredentialRow; nil: nobody logs in
+	Next        bool       `db:"next" json:",omitempty"` // it was for several tasks
 }
 
 // RunRow is a row of run.
@@ -128,6 +138,15 @@ type ItemRow struct {
 	Parked    bool       `db:"parked"` // due_at is infinity: held, or never to come back
 	DoneAt    *time.Time `db:"done_at"`
 	Deadline  *time.Time `db:"deadline"`
+}
+
+// AbsenceRow is a row of absence.
+type AbsenceRow struct {
+	ID      int64      `db:"id"`
+	User    string     `db:"user_name"`
+	From    time.Time  `db:"from_at"`
+	Until   *time.Time `db:"until_at"`
+	EndedAt *time.Time `db:"ended_at"`
 }
 
 // HookRow is a row of hook.
@@ -202,13 +221,13 @@ const (
 	selectTasks = `select task_id, name, deleted_at is not null as deleted, version, paused from getwork.task_state order by task_id`
 
 	selectVersions = `
-select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, fresh_for, stale_for
+select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for
 from getwork.task_version
 order by task_id, version`
 
 	selectRequests = `
 select id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until, completed_at,
-  round_id, run_id, ranked_at, stale, credential
+  round_id, run_id, ranked_at, stale, credential, targets is not null as next
 from getwork.work_requested
 order by id`
 
@@ -225,6 +244,9 @@ select id, task_id, item, priority, slots, exclusive, pushed_at, pushed_by, null
   coalesce(due_at = 'infinity', false) as parked, done_at, deadline
 from getwork.item
 order by id`
+
+	selectLimits   = `select everybody, people from getwork.limits order by version`
+	selectAbsences = `select id, user_name, from_at, until_at, ended_at from getwork.absence order by id`
 
 	selectHooks = `select id, task_id, events from getwork.hook order by id`
 
@@ -261,6 +283,12 @@ func Read(ctx context.Context, conn *pgx.Conn, schema string) (t Tables, err err
 			return err
 		}
 		if t.Items, err = rows[ItemRow](ctx, tx, sql(selectItems)); err != nil {
+			return err
+		}
+		if t.Limits, err = rows[LimitsRow](ctx, tx, sql(selectLimits)); err != nil {
+			return err
+		}
+		if t.Absences, err = rows[AbsenceRow](ctx, tx, sql(selectAbsences)); err != nil {
 			return err
 		}
 		if t.Hooks, err = rows[HookRow](ctx, tx, sql(selectHooks)); err != nil {

@@ -96,7 +96,6 @@ export default {
   'People waiting': 'Wartende',
   'Nobody waits.': 'Niemand wartet.',
   'Those who wait': 'Wer wartet',
-  'Who': 'Wer',
   'Wants': 'Wünscht',
   'Waits': 'Wartet',
   'Place': 'Platz',
@@ -115,4 +114,9 @@ export default {
   'Cancel the request': 'Anforderung abbrechen',
   'Let it wait': 'Warten lassen',
   'The request of {0} is cancelled.': 'Die Anforderung von {0} ist abgebrochen.',
+  'Who is away': 'Wer abwesend ist',
+  'open': 'offen',
+  'End the absence of {0}': 'Abwesenheit von {0} beenden',
+  'The absence of {0} has not ended: {1}.': 'Die Abwesenheit von {0} wurde nicht beendet: {1}.',
+  '{0} is not away any more.': '{0} ist nicht mehr abwesend.',
 };

@@ -69,7 +69,6 @@ export default {
   'Put {0} back?': '{0} wieder einreihen?',
   'It can be handed out again at once, and its next attempt is the first again.': 'Der Vorgang kann sofort wieder ausgegeben werden, und sein nächster Versuch ist wieder der erste.',
   'Put it back': 'Wieder einreihen',
-  '{0} is back.': '{0} ist wieder eingereiht.',
   '{0} was not never any more; nothing was changed.': '{0} stand nicht mehr auf „nie wieder“; es wurde nichts geändert.',
   '{0} is in your pipeline now.': '{0} ist jetzt unter Ihren Vorgängen.',
   'yesterday {0}': 'gestern {0}',
@@ -144,4 +143,5 @@ export default {
   'any': 'beliebig',
   'Value in the details': 'Wert in den Angaben',
   'Search': 'Suchen',
+  '{0} is back.': '{0} ist wieder eingereiht.',
 };

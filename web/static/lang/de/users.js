@@ -5,7 +5,6 @@ export default {
   'Nobody’s name has that in it.': 'Kein Name enthält das.',
   'Nobody has come in yet.': 'Bisher hat sich niemand angemeldet.',
   'Last seen': 'Zuletzt gesehen',
-  'Holds': 'In Arbeit',
   'blocked': 'gesperrt',
   'All users': 'Alle Benutzer',
   'Nobody of this name has come in.': 'Unter diesem Namen hat sich niemand angemeldet.',

@@ -11,15 +11,16 @@ export function pending(card, now, acts) {
   const asked = new Date(since);
   const left = due === null ? null : due - now;
   const lingers = request.linger_until && due === null;
+  const title = task?.title || (request.tasks ? t`any of your tasks` : request.task);
   return html`<li class="card pending">
     <p class="coming"><b>${lingers ? t`Waiting for ${things(request.wanted, task?.display)}` : coming(request.wanted, task?.display, left)}</b>
-      <span class="quiet" dir="auto">${task?.title || request.task}</span></p>
+      <span class="quiet" dir="auto">${title}</span></p>
     ${lingers ? nothing : bar(card.bar(now), left === null ? '' : about(left))}
     <p class="phase"><span role="status">${phase(card)}</span> <span class="clock">${card.run?.since ? elapsed(now - card.run.since) : ''}</span></p>
     <p class="left">${left === null ? '' : about(left)}</p>
     <p class="asked">${t`Asked for ${request.wanted} at ${html`<time datetime=${request.created_at}
       title=${fully(asked)}>${asked.toLocaleTimeString(locale)}</time>`}, ${elapsed(now - since)} ago.`}</p>
-    <button type="button" aria-label=${t`Cancel the request: ${task?.title || request.task}`} aria-disabled=${card.busy}
+    <button type="button" aria-label=${t`Cancel the request: ${title}`} aria-disabled=${card.busy}
       @click=${() => acts.cancel(request.task)}>${t`Cancel`}</button>
   </li>`;
 }

@@ -2,8 +2,8 @@
 
 import { t } from '../../lang.js';
 
-/** desk: {rows(), cards(), outbox, acts, say(text), draw(), focus(row)}: the pipeline's rows in order, and the tasks' cards by name. */
-export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
+/** desk: {rows(), cards(), next(), outbox, acts, say(text), draw(), focus(row)}: the pipeline's rows in order, and the tasks' cards by name. */
+export function keys({ rows, cards, next, outbox, acts, say, draw, focus }) {
   const at = () => {
     const { id } = document.activeElement?.closest('#work > li') ?? {};
     return rows().find((r) => r.key === id);
@@ -65,6 +65,7 @@ export function keys({ rows, cards, outbox, acts, say, draw, focus }) {
     key('Escape', t`Leave a field or a menu`),
     key('u', t`Undo`, undoLast),
     key('w', t`Get work of the item’s task, or the first`, () => get(cards().get(at()?.work.task) ?? numbered(1))),
+    key('g n', t`Get next work`, next),
     key('g 1', t`Get work of the first task; g 2 of the second …`, () => get(numbered(1))),
     ...[2, 3, 4, 5, 6, 7, 8, 9].map((n) => key(`g ${n}`, undefined, () => get(numbered(n)))),
   ];

@@ -76,8 +76,8 @@ function number(card, { held }) {
   return most > choices ? typed(card, most) : chosen(card, most);
 }
 
-function endedText({ ended, task }, { putOff, held }) {
-  const text = outcome(ended, task, held);
+function endedText({ ended, task, full }, { putOff, held }) {
+  const text = outcome(ended, task, held, full);
   const mine = ended.state === 'none' && ['all_held', 'rules', 'no_match'].includes(ended.reason) && putOff.length;
   return mine ? `${text} ${yours(putOff)}` : text;
 }

@@ -2,6 +2,7 @@
 
 import { t } from '../../lang.js';
 import { taskList } from '../../reader.js';
+import { all } from './next.js';
 import { progress } from './progress.js';
 
 const sameClick = 120_000; // ms in which a click without an answer and its repetition count once
@@ -15,6 +16,7 @@ class Card {
   request = null; // the pending one
   since = 0; // when it was made, by this machine's clock
   ended = null; // the one that ended last
+  full = null; // {open, most}: it ended at the limit over all tasks
   run = null; // {since} or {phase} of the task, while one is known
   due = null; // when the result should be there; null: unknown
   error = '';
@@ -90,9 +92,12 @@ export class Tasks {
     this.#changed();
   }
 
+  /** The card of all tasks together. */
+  get all() { return this.#card(all); }
+
   /** A request is new, or has ended. */
   show(request) {
-    const card = this.#card(request.task);
+    const card = request.tasks ? this.all : this.#card(request.task);
     card.asked = null;
     card.error = '';
     if (request.state === 'pending') {
@@ -102,13 +107,15 @@ export class Tasks {
       card.request = null;
       card.run = null;
       card.ended = request;
+      card.full = null;
     }
     this.#changed();
   }
 
   /** A run of a task began or ended. */
   ran({ task, phase, eta_seconds: eta }) {
-    const card = this.#card(task);
+    const { request } = this.all;
+    const card = request?.asking === task && !this.#card(task).request ? this.all : this.#card(task);
     card.run = phase === 'started' ? { since: Date.now() } : { phase };
     if (phase === 'started') card.foresee(eta);
     this.#changed();
@@ -124,7 +131,9 @@ export class Tasks {
     const card = this.#card(name);
     const text = JSON.stringify([count, options]);
     if (card.asked?.text !== text || Date.now() - card.asked.at > sameClick) card.asked = { text, key: key(), at: Date.now() };
-    return this.#try(name, () => this.#client.getWork(name, count, { ...options, key: card.asked.key }));
+    return this.#try(name, () => name === all
+      ? this.#client.getNext([all], count, { ...options, key: card.asked.key })
+      : this.#client.getWork(name, count, { ...options, key: card.asked.key }));
   }
 
   cancel(name) { return this.#try(name, () => this.#client.cancel(this.#card(name).request.id)); }

@@ -63,32 +63,35 @@ const nothing = {
   all_held: t`Everything that matches is held by others or put off. Ask again later, or wait until an item is free.`,
   held_too: t`Everything that matches is held by you or others, or put off. Ask again later, or wait until an item is free.`,
   paused: t`A manager has paused this task. Nothing is handed out until it goes on; you can wait for that.`,
+  away: t`You are away, and get no work. Press “I’m back” first.`,
   rules: t`There is work, but none that you may have: you returned it, or the task’s rules leave it to others. Try another task.`,
 };
 
-function atLimit({ max_open: limit, display }) {
+/** What a user holds who may hold no more. all: {open, most} over all tasks, if that limit is the one. */
+function atLimit({ max_open: limit, display }, all) {
+  if (all) return t`You hold ${all.open} of ${all.most}, over all tasks.`;
   if (!limit) return t`You hold as many items of this task as you may.`;
   return t`You hold ${things(limit, display)} of this task, and may hold no more.`;
 }
 
 /** What a request got that got less than it asked for, and why. */
-function less({ wanted, reason }, what, task) {
-  if (reason === 'at_limit') return `${t`You got ${what}.`} ${atLimit(task)}`;
+function less({ wanted, reason }, what, task, all) {
+  if (reason === 'at_limit') return `${t`You got ${what}.`} ${atLimit(task, all)}`;
   return reason === 'rules' ? t`You got ${what} of the ${wanted} that you asked for: the task’s rules let you have no more.`
     : t`You got ${what} of the ${wanted} that you asked for: there were no more.`;
 }
 
 /**
  * How a request ended, and what the user can do. task: the request's, as far as the page knows it; holds: how many of its items
- * the user holds.
+ * the user holds; all: as in atLimit.
  */
-export function outcome(request, task = {}, holds = 0) {
+export function outcome(request, task = {}, holds = 0, all = null) {
   const what = things(request.assigned, task.display);
   switch (request.state) {
     case 'assigned': return t`You got ${what}.`;
-    case 'partial': return less(request, what, task);
+    case 'partial': return less(request, what, task, all);
     case 'none':
-      if (request.reason === 'at_limit') return `${atLimit(task)} ${t`Finish or return something first.`}`;
+      if (request.reason === 'at_limit') return `${atLimit(task, all)} ${t`Finish or return something first.`}`;
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? t`Nothing was handed out.`;
     case 'failed': return t`This task is broken; your managers have been told. Nothing was handed out.`;
     case 'cancelled': return t`Cancelled; nothing was handed out.`;

@@ -99,7 +99,7 @@ export class Compare {
       <p>${this.summary()}</p>
       ${old.error ? html`<p class="error" dir="auto">${old.error}</p>` : nothing}
       ${overlap ? html`<p>${overlap.filter((o, i) => o.of > 0 && (i === 0 || o.of > overlap[i - 1].best)).map((o) =>
-        plural(o.common, 'Of the best {1}, {0} is the same.', 'Of the best {1}, {0} are the same.', count.format(o.of)))}</p>` : nothing}
+        plural(o.common, 'Of the best {1}, {0} is the same.', 'Of the best {1}, {0} are the same.', count.format(o.of))).join(' ')}</p>` : nothing}
       <div class="scroll" tabindex="0" role="region" aria-label=${t`What both cost`}>
         <table class="rows">
           <thead><tr><th scope="col">${t`Query`}</th><th scope="col" class="number">${t`Rows`}</th><th scope="col" class="number">${t`Skipped`}</th>
@@ -116,12 +116,12 @@ export class Compare {
   changes() {
     const { in: into, out, moved } = this.result;
     const rank = (n) => (n === undefined ? '–' : count.format(n));
-    const row = (what, old, now, one) => html`<tr><td>${what}</td><td class="number">${rank(old)}</td><td class="number">${rank(now)}</td>
-      <th scope="row" dir="auto">${one.item}</th><td>${one.held ? t`held` : ''}</td></tr>`;
+    const row = (what, old, now, one) => html`<tr><th scope="row" dir="auto">${one.item}</th><td>${what}</td><td class="number">${rank(old)}</td>
+      <td class="number">${rank(now)}</td><td>${one.held ? t`held` : ''}</td></tr>`;
     return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`What changes`}>
       <table class="rows changes">
-        <thead><tr><th scope="col">${t`Change`}</th><th scope="col" class="number">${t`Before`}</th><th scope="col" class="number">${t`After`}</th>
-          <th scope="col">${t`Item`}</th><th scope="col">${t`State`}</th></tr></thead>
+        <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Change`}</th><th scope="col" class="number">${t`Before`}</th>
+          <th scope="col" class="number">${t`After`}</th><th scope="col">${t`State`}</th></tr></thead>
         <tbody>${into.map((one) => row(t`comes in`, one.from, one.rank, one))}${out.map((one) => row(t`falls out`, one.rank, one.to, one))}${
           moved.map((one) => row(t`moves`, one.from, one.to, one))}</tbody>
       </table>

@@ -26,6 +26,15 @@ export const groups = [
       help: t`How many may hold the same item at a time, where the item itself does not say.` },
     { name: 'lease', label: t`Lease`, kind: 'duration', least: '1s', most: '168h', none: t`until it is let go of`,
       help: t`How long work is held before it goes back by itself; its holder can extend the lease.` },
+    { name: 'on_away', label: t`When its holder is away`, kind: 'choice',
+      choices: [['keep', t`work stays theirs`], ['release', t`work goes back`], ['to', t`work goes to their substitute, or back`]],
+      help: t`What becomes of held work when its holder is away.` },
+  ] },
+  { title: t`What comes next`, fields: [
+    { name: 'priority', label: t`Priority`, kind: 'count', least: -1_000_000, most: 1_000_000,
+      help: t`Whoever asks for the next item of any task gets one of the highest number first; of equal ones in turns.` },
+    { name: 'pick', label: t`Asked for`, kind: 'choice', choices: [['any', t`by name, too`], ['next', t`only as what comes next`]],
+      help: t`Whether people may ask for this task and claim its items, or take what comes next.` },
   ] },
   { title: t`How it is shown`, fields: [
     { name: 'position', label: t`Position`, kind: 'count', least: -1_000_000, most: 1_000_000, none: t`after those that have one, by title`,
@@ -77,7 +86,7 @@ export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) =>
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
-  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', paused: false, version: 0,
+  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
