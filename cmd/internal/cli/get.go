@@ -72,6 +72,7 @@ func (c GetCmd) supply(ctx context.Context, s *command.Streams, client *Client) 
 	c.Count, c.Linger = 1, max(c.Linger, 10*time.Minute)
 	again := time.NewTimer(0)
 	defer again.Stop()
+	said := "" // why there is nothing, once
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,10 +88,11 @@ func (c GetCmd) supply(ctx context.Context, s *command.Streams, client *Client) 
 			switch err := c.get(ctx, s, client); {
 			case ctx.Err() != nil || errors.As(err, new(*refused)):
 				return err
-			case err != nil:
+			case err == nil:
+				pause, said = 0, ""
+			case err.Error() != said:
+				said = err.Error()
 				_, _ = fmt.Fprintln(s.Errs, err)
-			default:
-				pause = 0
 			}
 		}
 		again.Reset(pause)
@@ -185,7 +187,10 @@ func NoneText(r *assign.Request) string {
 	if r.Reason != nil {
 		reason = string(*r.Reason)
 	}
-	if r.Task == "*" {
+	switch {
+	case reason == "away":
+		return "you are away, and get no work; `getwork back` ends that"
+	case r.Task == "*":
 		switch reason {
 		case "no_match":
 			return "nothing to do: your tasks have no item now"
@@ -209,8 +214,6 @@ func NoneText(r *assign.Request) string {
 		return fmt.Sprintf("nothing to do: some items match task %s, but none that you may have", r.Task)
 	case "at_limit":
 		return fmt.Sprintf("you hold as much as you may, of task %s or over all tasks; let go of some with `getwork done`", r.Task)
-	case "away":
-		return "you are away, and get no work; `getwork back` ends that"
 	case "paused":
 		return fmt.Sprintf("task %s is paused; a manager resumes it with `getwork task resume %s`", r.Task, r.Task)
 	}

@@ -97,6 +97,10 @@ func TestNextFromATerminal(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	c.Run(2, e2e.Text("name the program"), "agent", "--any", "photos,loans")
+
+	c.Run(0, nil, "away")
+	c.Run(1, e2e.Text("you are away, and get no work; `getwork back` ends that"), "get")
+	c.Run(1, e2e.Text("you are away, and get no work; `getwork back` ends that"), "get", "loans")
 }
 
 // slowly creates a task whose query runs until it is stopped.
