@@ -97,8 +97,8 @@ func (t *trial) sent(id int64) (began history.Clock, known bool) {
 	}
 	created, dated := t.clock.after(r.row.CreatedAt)
 	names := t.tasks[r.row.Task].names
-	if r.row.Next {
-		names = append(slices.Clip(names), "*")
+	if r.row.Next { // no click on the task alone has made it
+		names = []string{"*"}
 	}
 	for _, name := range names {
 		for _, i := range t.lost[asker{r.holder(), name}] {

@@ -180,6 +180,12 @@ var innocent = []struct {
 		c.Ended += 5 * time.Second
 		h.fault("freeze", c.Node+1, c.Began.Seconds(), c.Ended.Seconds())
 	}},
+	{"served over all tasks, to a click that got no answer, before another on the task got none", func(h *tale) {
+		c := h.call(history.Click, 2)
+		h.request(2).Next = true
+		c.Task, c.Status, c.Body, c.Tag = "*", 0, nil, ""
+		h.add(history.Call{Kind: history.Click, Who: c.Who, Task: "verify", Count: 1}, 150, 0, nil)
+	}},
 	{"a claim that was over by its answer", func(h *tale) {
 		c := h.call(history.Claim, 0)
 		c.Body, _ = json.Marshal(h.workNow(loan4))
