@@ -104,7 +104,8 @@ where ($1 = '' or a.user_name = $1) and ` + records.InForce + ` and v.on_away in
 group by w.task_id
 order by w.task_id`
 
-// ReleaseAway takes from a user who is away what they hold of tasks that don't let them keep it; from all users, if it is empty. What is known of their substitutes is read before any lock is taken.
+// ReleaseAway takes from a user who is away the work that its task doesn't let them keep; from all users, if it is empty. It reads
+// about their substitutes before it takes any lock.
 func (e *Engine) ReleaseAway(ctx context.Context, user string) error {
 	rows, err := e.DB.Query(ctx, e.SQL(selectTasksAway), user)
 	if err != nil {

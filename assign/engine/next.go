@@ -500,7 +500,7 @@ func (e *Engine) recordNext(ctx context.Context, k *click, targets []target) (er
 	return err
 }
 
-// Like insertRequests, for one holder. What is recorded waits; settleNext ends it if there is nothing to ask.
+// Like insertRequests, for one holder. The request waits; settleNext ends it if no task is to be asked.
 var insertNext = `
 insert into getwork.work_requested (task_id, user_name, instance, wanted, requested, linger_until, lease, groups, credential, valid_until,
   traceparent, key, key_scope, key_body, program, targets, unseen, todo)
