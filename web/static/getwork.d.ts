@@ -146,6 +146,16 @@ export interface Pipeline {
   absences?: Absence[];
 }
 
+/** What became of one user's work lately, and what is left to do. */
+export interface Day {
+  done: number;
+  /** Newest first, at most 200. */
+  ended: { work: string; task: string; item: string; title?: string; at: Time; state: Work['state']; code?: string }[];
+  left: number;
+  late: number;
+  tasks: number;
+}
+
 export interface Me {
   user: string;
   role?: Role;
@@ -258,6 +268,7 @@ export interface Rest {
   back(id: string): Promise<Absence>;
 
   pipeline(): Promise<Pipeline>;
+  day(filter?: Filter<'since'>): Promise<Day>;
   request(id: string, tag?: string | null): Promise<Answer<Request>>;
   getWork(task: string, body: { count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;
   getNext(body: { tasks: string[]; count: number; linger?: Duration; lease?: Duration }, headers?: Record<string, string>): Promise<Answer<Request>>;

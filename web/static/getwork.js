@@ -162,6 +162,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     // For workers. The methods that connect()'s client has, too, are described there.
     /** {work: […], requests: […pending…]} */
     pipeline: () => get(`${api}/pipeline`),
+    /** Their own day: {done, ended: […], left, late, tasks}; filter {since}. */
+    day: (filter) => get(`${api}/day`, filter),
     /** {status, tag, body}: with the tag of a former answer, an unchanged state is answered 304, without a body. */
     request: (id, tag) => call('GET', `${api}/requests/${segment(id)}`, { headers: tag ? { 'If-None-Match': tag } : {} }),
     /** body {count, linger?, lease?}; the answer is {status, tag, body}. */

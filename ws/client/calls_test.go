@@ -196,6 +196,9 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if x := must[assign.Explanation](t)(boss.Explain(ctx, task.Name, "a/7")); len(x.Held) != 1 || x.Held[0].ID != claimed.ID {
 		t.Errorf("a/7 is %+v", x)
 	}
+	if d := must[assign.Day](t)(ann.Day(ctx, time.Time{})); d.Tasks == 0 {
+		t.Errorf("a day is %+v", d)
+	}
 	if p := must[assign.Pipeline](t)(ann.Pipeline(ctx)); len(p.Work) != 1 || p.Work[0].Item != "a/7" {
 		t.Errorf("Ann holds %+v", p.Work)
 	}

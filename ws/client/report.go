@@ -28,6 +28,12 @@ func (c *Client) WhoAmI(ctx context.Context, options ...Option) (me Me, err erro
 	return me, err
 }
 
+// Day reads what became of the caller's own work since then (the zero time: a day ago), and what is left.
+func (c *Client) Day(ctx context.Context, from time.Time, options ...Option) (d assign.Day, err error) {
+	err = c.get(ctx, path("day"), query("since", since(from)), &d, options)
+	return d, err
+}
+
 // Span selects what a report counts.
 type Span struct {
 	Task string          // or several, separated by commas; empty for all
