@@ -97,10 +97,13 @@ type Engine struct {
 
 	// mu guards what follows, and the fields of serve loops, dispatchers, refreshes and run slots. No statement is executed under
 	// it: while the database is slow, clicks of all tasks would wait for it.
+	readingMenu sync.Mutex // taken before mu
+
 	mu         sync.Mutex
 	base       context.Context        // ends when the context of Run does; nil before
 	loops      map[int64]*serveLoop   // by task
 	dispatches map[string]*dispatcher // by the task's name; absent while no click is being recorded
+	nextMenu   *menu                  // for clicks over several tasks; nil: nobody waits for one
 	clicked    map[string]clicksTask  // tasks that clicks found ready to serve, by name
 	timers     map[int64]*time.Timer  // by task: see wakeAfter
 	refreshes  map[int64]*refresh     // by task

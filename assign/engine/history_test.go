@@ -237,7 +237,7 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
 		"countHeld":          {countHeld, []any{task, []string{"ann"}, []*string{nil}, []bool{false}}},
 		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil), []*string(nil), []*string(nil), []bool(nil)}},
-		"selectKeys":         {selectKeys, []any{task, []string{"ann"}, []string{"k"}}},
+		"selectKeys":         {selectKeys, []any{[]int64{task}, []string{"ann"}, []string{"k"}}},
 		"selectHeld":         {selectHeld, []any{task, "item 5", "ann", ""}},
 		"selectGiven":        {selectGiven, []any{task, "item 5", "ann", ""}},
 		"BlockedItems":       {ranking.BlockedItems, []any{task, []string{"item 5"}, time.Now(), []*string{nil}, []int{1}}},

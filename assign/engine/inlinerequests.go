@@ -15,14 +15,24 @@ import (
 // of one that waits and is answered by the next statement. The answer is built from what was written, so nothing is read
 // again.
 
-// recordInline makes the round record these clicks, too. A holder who has a pending request already gets that one.
+// recordInline makes the round record these clicks, too. A holder who has a pending request already gets that one. A holder who clicks on
+// this task alone and over several gets one request here, and the other click is left to other tasks.
 func (r *round) recordInline(batch []*click) {
 	r.clicks = map[assign.Holder][]*click{}
 	for _, k := range sortedHolders(batch) {
-		if r.clicks[k.holder] == nil {
+		first := r.clicks[k.holder]
+		if first == nil {
 			r.clickers = append(r.clickers, k.holder)
+		} else if (first[0].targets == nil) != (k.targets == nil) {
+			if k.targets == nil {
+				leave(first)
+				r.clicks[k.holder] = []*click{k}
+			} else {
+				k.err = errElsewhere
+			}
+			continue
 		}
-		r.clicks[k.holder] = append(r.clicks[k.holder], k)
+		r.clicks[k.holder] = append(first, k)
 	}
 }
 
@@ -39,19 +49,20 @@ type ticket struct {
 // hide how many holders there are, for which there would be a new plan each time; see atMost.
 const selectTickets = `
 select nextval('getwork.work_requested_id_seq'), c.user_name, c.instance, coalesce(own.id, 0), coalesce(own.credential, ''), own.valid_until
-from unnest((select $2::text[]), (select $3::text[])) as c (user_name, instance)
+from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[])) as c (line, user_name, instance)
 left join lateral (
   select p.id, p.credential, p.valid_until
   from getwork.work_requested p
-  where p.task_id + 0 = $1 and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'
+  where p.task_id + 0 = c.line and p.user_name = c.user_name and p.instance = c.instance and p.state = 'pending'
   limit 1) own on true`
 
-func queueTickets(r *round, batch *pgx.Batch, holders []assign.Holder) {
+// queueTickets asks for the tickets of holders, whose lines are those of their clicks.
+func queueTickets(r *round, batch *pgx.Batch, holders []assign.Holder, lines []int64) {
 	var users, instances []string
 	for _, h := range holders {
 		users, instances = append(users, h.User), append(instances, h.Instance)
 	}
-	batch.Queue(r.e.SQL(selectTickets), r.task, users, instances)
+	batch.Queue(r.e.SQL(selectTickets), lines, users, instances)
 }
 
 func readTickets(results pgx.BatchResults) ([]ticket, error) {
@@ -86,7 +97,7 @@ func (r *round) inline(tickets []ticket) (clicked []waiter, err error) {
 				continue
 			}
 			if here = append(here, k); len(here) == 1 && t.own == 0 && k.Key != "" {
-				r.ahead.made[keyOf{h.User, k.Key}] = keyed{id, bodyOf(k.Click)} // if the round plans again, they are read again
+				r.ahead.made[k.keyOf()] = keyed{id, bodyOf(k.Click)} // if the round plans again, they are read again
 			}
 		}
 		if len(here) == 0 {
@@ -94,7 +105,7 @@ func (r *round) inline(tickets []ticket) (clicked []waiter, err error) {
 		}
 		as := standing(here)
 		if t.own != 0 {
-			if rebinds(as, t.credential, t.validUntil) {
+			if rebinds(as, t.credential, t.validUntil) && len(leave(here)) > 0 {
 				return nil, errSettle
 			}
 			continue
@@ -113,7 +124,7 @@ func (r *round) inline(tickets []ticket) (clicked []waiter, err error) {
 const insertInline = `
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, created_at,
   linger_until, completed_at, lease, groups, credential, valid_until, round_id, run_id, ranked_at, stale, traceparent,
-  key, key_scope, key_body, program)
+  key, key_scope, key_body, program, targets)
 overriding system value
 select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending' then c.wanted else c.assigned end, c.assigned,
   c.state, c.reason, now.at,
@@ -123,10 +134,10 @@ select c.id, $1, c.user_name, c.instance, c.wanted, case when c.state = 'pending
   c.groups::text[], c.credential, c.valid_until,
   case when c.state <> 'pending' then $2::bigint end, case when c.state <> 'pending' then $3::bigint end,
   case when c.assigned > 0 then $16::timestamptz end, c.assigned > 0 and $17, c.traceparent,
-  c.key, case when c.key is not null then $1::bigint end, c.key_body, c.program
+  c.key, case when c.key is null then null when c.targets is null then $1::bigint else 0 end, c.key_body, c.program, c.targets::bigint[]
 from unnest($4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::integer[], $10::text[], $11::bigint[], $12::bigint[], $13::text[],
-  $14::text[], $15::timestamptz[], $18::text[], $19::text[], $20::text[], $21::boolean[])
-  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent, key, key_body, program)
+  $14::text[], $15::timestamptz[], $18::text[], $19::text[], $20::text[], $21::boolean[], $22::text[])
+  as c (id, user_name, instance, wanted, state, assigned, reason, linger, lease, groups, credential, valid_until, traceparent, key, key_body, program, targets)
 cross join (select clock_timestamp() as at offset 0) now
 order by c.user_name, c.instance
 returning id, created_at, linger_until, completed_at`
@@ -144,6 +155,7 @@ type inlineRequests struct {
 	traces           []*string
 	keys, bodies     []*string
 	programs         []bool
+	targets          []*string
 
 	byID map[int64]*click
 }
@@ -161,6 +173,9 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 	s.traces = withText(s.traces, len(s.users)-1, k.recorded.Traceparent)
 	s.programs = withTrue(s.programs, len(s.users)-1, k.recorded.Program)
 	s.keys, s.bodies = withKey(s.keys, s.bodies, len(s.users)-1, k.Click)
+	if k.targets != nil {
+		s.targets = withText(s.targets, len(s.users)-1, arrayOf(k.targets))
+	}
 	asked := k.Lease
 	if lease != nil {
 		asked = nil
@@ -175,7 +190,7 @@ func (s *inlineRequests) add(k *click, state assign.State, count int, reason ass
 		return // it is read again, together with its position
 	}
 	k.answer = &assign.Request{ID: k.id, User: k.holder.User, Instance: k.holder.Instance, Wanted: k.Count, Requested: count, Assigned: count,
-		State: state, Lease: asked, Work: []assign.Work{}}
+		State: state, Lease: asked, Work: []assign.Work{}, Tasks: k.names}
 	if reason != "" {
 		k.answer.Reason = &reason
 	}
@@ -206,7 +221,7 @@ func (s *inlineRequests) insert(x *pg.Writes, r *round, from supply) {
 	}
 	x.Read(len(s.answers.ids), read, r.e.SQL(insertInline), r.task, r.id, from.runID(), s.answers.ids, s.users, s.instances, s.wanted,
 		s.answers.states, s.answers.counts, s.answers.reasons, s.lingers, s.leases, s.groups, s.credentials, s.untils,
-		from.rankedAt(), from.stale(), s.traces, s.keys, s.bodies, s.programs)
+		from.rankedAt(), from.stale(), s.traces, s.keys, s.bodies, s.programs, s.targets)
 }
 
 // given adds work, as it was written, to the answer of its click.
@@ -242,6 +257,7 @@ type prefetch struct {
 	tickets []ticket
 	users   []string        // of the clicks that have keys
 	keys    []string        // theirs
+	scopes  []int64         // theirs
 	made    map[keyOf]keyed // the requests that those have made
 	unused  bool            // no round has taken line, tickets and made
 	offers  []offer         // the shelf's best; only for tasks that conflict with none
@@ -271,17 +287,17 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 	a.asked = wanted(clicks)
 	a.both = r.e.nexts.Load()
 	a.line.queue(r, batch, 0)
-	holders := make([]assign.Holder, 0, len(clicks))
+	holders, lines := make([]assign.Holder, 0, len(clicks)), make([]int64, 0, len(clicks))
 	for _, k := range clicks {
-		holders = append(holders, k.holder)
+		holders, lines = append(holders, k.holder), append(lines, k.line(r.task))
 	}
-	queueTickets(r, batch, holders)
+	queueTickets(r, batch, holders, lines)
 	batch.Queue(r.e.SQL(best(selectShelfPrefetch, a.asked)), r.task, a.asked)
 	if a.proofs = proofsOf(clicks); len(a.proofs) > 0 {
 		credentials, untils := proofColumns(a.proofs)
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
 	}
-	a.users, a.keys = keysOf(clicks)
+	a.users, a.keys, a.scopes = keysOf(clicks, r.task)
 	a.queueKeys(r, batch)
 }
 
@@ -289,7 +305,7 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 // holder seems to have none, and its key is found.
 func (a *prefetch) queueKeys(r *round, batch *pgx.Batch) {
 	if len(a.keys) > 0 {
-		batch.Queue(r.e.SQL(selectKeys), r.task, a.users, a.keys)
+		batch.Queue(r.e.SQL(selectKeys), a.scopes, a.users, a.keys)
 	}
 }
 

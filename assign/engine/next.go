@@ -207,7 +207,7 @@ func (p *passing) add(r *round, w *waiter, why assign.Reason) assign.State {
 	}
 	p.ids = append(p.ids, w.id)
 	p.states = append(p.states, string(state))
-	p.todos = append(p.todos, "{"+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(w.next.rest)), ","), "[]")+"}")
+	p.todos = append(p.todos, arrayOf(w.next.rest))
 	p.sleeps = append(p.sleeps, sleep)
 	var reason *string
 	if why != "" {
@@ -218,6 +218,11 @@ func (p *passing) add(r *round, w *waiter, why assign.Reason) assign.State {
 		r.passed = append(r.passed, w.id)
 	}
 	return state
+}
+
+// arrayOf returns an array of numbers as PostgreSQL writes it.
+func arrayOf(ids []int64) string {
+	return "{" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]") + "}"
 }
 
 const (
@@ -256,7 +261,16 @@ func (p *passing) write(x *pg.Writes, r *round, run int64, message string) {
 // it.
 func (r *round) passes(p *passing, w *waiter, a plan.Answer) bool {
 	switch {
-	case w.next == nil || len(a.Grants) > 0:
+	case len(a.Grants) > 0:
+		return false
+	case w.click != nil && w.click.targets != nil:
+		for _, k := range r.clicks[w.holder] {
+			if !k.lost {
+				k.err = errElsewhere
+			}
+		}
+		return true
+	case w.next == nil:
 		return false
 	case w.next.first && a.Outcome != plan.Wait:
 		if state := p.add(r, w, reasons[a.Reason]); state != assign.Pending {
@@ -300,6 +314,7 @@ func (e *Engine) wakeNext(r *round) {
 type target struct {
 	ID         int64
 	Name       string
+	Groups     []string
 	MaxRequest int
 	Picked     bool // people may not ask for it by name
 	Gives      bool // it has something, as far as one can see without its lock
@@ -307,38 +322,80 @@ type target struct {
 
 // By priority, then who was least recently asked: equal ones take turns.
 var selectTargets = `
-select s.task_id, s.name, v.max_request, coalesce(v.pick = 'next', false),
+select s.task_id, s.name, v.groups, v.max_request, coalesce(v.pick = 'next', false),
   not s.paused and case
     when v.query is null then exists (
       select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at is null)
       or exists (
       select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock_timestamp())
     else v.recheck is null and s.shelf_left > 0 and ` + records.ShelfFresh + ` end
-    and not ` + fmt.Sprintf(isFull, `$3`) + `
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where s.deleted_at is null and ($1::text[] is null or s.name = any($1)) and ($2::text[] is null or v.groups = '{}' or v.groups && $2)
+where s.deleted_at is null
 order by coalesce(v.priority, 0) desc, s.used_at nulls first, s.task_id`
+
+// menu is one read of all tasks, for the clicks that came before it began.
+type menu struct {
+	done  chan struct{} // closed when it is read
+	tasks []target
+	err   error
+}
+
+// menu returns all tasks, read after the call. Clicks that come while a read is under way share the next one: it costs as much as a click.
+func (e *Engine) menu(ctx context.Context) ([]target, error) {
+	e.mu.Lock()
+	m := e.nextMenu
+	if m == nil {
+		m = &menu{done: make(chan struct{})}
+		if !e.spawn(func(context.Context) { e.readMenu(m) }) {
+			e.mu.Unlock()
+			return nil, errEnding
+		}
+		e.nextMenu = m
+	}
+	e.mu.Unlock()
+	select {
+	case <-m.done:
+		return m.tasks, m.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// readMenu is not bound to the engine's context, as little as what records the clicks: see recordAll.
+func (e *Engine) readMenu(m *menu) {
+	e.readingMenu.Lock()
+	defer e.readingMenu.Unlock()
+	e.mu.Lock()
+	e.nextMenu = nil // who comes from now on might miss what is committed now
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), recordWithin)
+	defer cancel()
+	rows, err := e.DB.Query(ctx, e.SQL(selectTargets))
+	if err == nil {
+		m.tasks, err = pgx.CollectRows(rows, pgx.RowToStructByPos[target])
+	}
+	if err != nil {
+		m.err = fmt.Errorf("read the tasks: %w", err)
+	}
+	close(m.done)
+}
 
 // targets returns the tasks that a click is for, in the order in which they are asked.
 func (e *Engine) targets(ctx context.Context, c assign.Click) ([]target, error) {
-	var names, groups []string
-	if c.Tasks[0] != allTasks {
-		names = c.Tasks
-	} else if c.Within != nil {
+	tasks, err := e.menu(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := c.Tasks
+	if names[0] == allTasks {
 		names = c.Within
 	}
-	if groups = c.Groups; c.Anything {
-		groups = nil
-	} else if groups == nil {
-		groups = []string{}
-	}
-	rows, err := e.DB.Query(ctx, e.SQL(selectTargets), names, groups, c.Holder.User)
+	who := assign.Who{Holder: c.Holder, Groups: c.Groups, Anything: c.Anything}
 	var found []target
-	if err == nil {
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[target])
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the tasks: %w", err)
+	for _, t := range tasks {
+		if (names == nil || slices.Contains(names, t.Name)) && who.May(t.Groups) {
+			found = append(found, t)
+		}
 	}
 	if c.Tasks[0] == allTasks {
 		if len(found) == 0 {
@@ -372,10 +429,35 @@ func (e *Engine) GetNext(ctx context.Context, c assign.Click) (r assign.Request,
 	if err != nil {
 		return r, err
 	}
+	k := &click{Click: c, holder: c.Holder, targets: make([]int64, len(targets)), names: make([]string, len(targets)), gone: ctx.Done()}
+	for i, t := range targets {
+		k.targets[i], k.names[i] = t.ID, t.Name
+	}
+	tried := 0
+	for _, t := range targets {
+		if !t.Gives || tried == mostTried {
+			continue
+		}
+		tried++
+		k.done = make(chan struct{})
+		if err := e.dispatch(t.Name, k); err != nil {
+			return r, err
+		}
+		select {
+		case <-k.done:
+		case <-ctx.Done(): // as for GetWork
+			return r, ctx.Err()
+		}
+		switch {
+		case k.err == nil:
+			return *k.answer, nil
+		case !errors.Is(k.err, errElsewhere):
+			return r, k.err
+		}
+	}
 	if !e.Running() {
 		return r, errEnding
 	}
-	k := &click{Click: c, holder: c.Holder, gone: ctx.Done()}
 	if c.Holder.Instance != "" {
 		if err := e.refuseCrowding(ctx, k); err != nil {
 			return r, err
@@ -383,7 +465,7 @@ func (e *Engine) GetNext(ctx context.Context, c assign.Click) (r assign.Request,
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
 	defer cancel()
-	if err := e.recordNext(after, k, targets); err != nil {
+	if err := e.recordNext(after, k); err != nil {
 		return r, fmt.Errorf("record request: %w", err)
 	}
 	found, err := e.Records.Requests(after, []int64{k.id})
@@ -412,47 +494,35 @@ func (e *Engine) refuseCrowding(ctx context.Context, k *click) error {
 	return nil
 }
 
-// recordNext records a click over several tasks, and wakes all of them if it waits. If one of them seems to have something, that is a
-// round of its: it serves whoever waits, in the order of ids, and last this click.
-func (e *Engine) recordNext(ctx context.Context, k *click, targets []target) (err error) {
-	ids := make([]int64, len(targets))
-	from := int64(0)
-	for i, t := range targets {
-		if ids[i] = t.ID; from == 0 && t.Gives {
-			from = t.ID
+// mostTried is in how many tasks that seem to have something a click over several tries to get it, before it waits for whichever has.
+const mostTried = 3
+
+// errElsewhere says that a task's round has nothing for a click over several tasks. It is not recorded then.
+var errElsewhere = errors.New("this task has nothing for it")
+
+// leave leaves clicks over several tasks to other tasks, and returns those on this one alone.
+func leave(batch []*click) (others []*click) {
+	for _, k := range batch {
+		if k.targets != nil {
+			k.err = errElsewhere
+		} else {
+			others = append(others, k)
 		}
 	}
+	return others
+}
+
+// recordNext records a click over several tasks of which none has something for it, and wakes all of them if it waits: something may have
+// come to one of them since it was tried.
+func (e *Engine) recordNext(ctx context.Context, k *click) (err error) {
 	batch := []*click{k}
-	var r *round
 	var state assign.State
-	var answered bool // in the round
 	for range attempts {
 		err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) (_ []notify.Change, err error) {
-			state, answered = assign.Pending, false
-			if r != nil {
-				r.telling.End(false)
-				r = nil
-			}
-			k.id, k.lost, k.inserted, k.err, k.targets = 0, false, "", nil, ids
-			if from != 0 {
-				if r, err = e.openRound(ctx, tx, from); err != nil {
-					return nil, err
-				}
-			}
+			state = assign.Pending
+			k.id, k.lost, k.inserted, k.err = 0, false, "", nil
 			if err := e.insertClicks(ctx, tx, 0, batch); err != nil || k.err != nil || k.inserted == "" {
 				return nil, cmp.Or(err, k.err)
-			}
-			if r != nil && r.state.serves() && r.state.Recheck == "" {
-				r.state.nexts = true
-				if err := r.serve(ctx, r.supply()); err != nil {
-					return nil, err
-				}
-			} else {
-				r = nil
-			}
-			if answered = r != nil && slices.Contains(r.answered, k.id); answered {
-				e.Steps(ctx, StepWritten)
-				return nil, nil // the round has announced it
 			}
 			settled, err := e.settleNext(ctx, tx, k.id)
 			if err != nil {
@@ -464,12 +534,9 @@ func (e *Engine) recordNext(ctx context.Context, k *click, targets []target) (er
 			e.Steps(ctx, StepWritten)
 			return []notify.Change{{Requests: []int64{k.id}}}, nil
 		})
-		if err != nil && r != nil {
-			r.telling.End(false)
-		}
 		switch {
 		case errors.Is(err, errOldKeys):
-			if err := e.clearKeys(ctx, 0, batch); err != nil {
+			if err := e.clearKeys(ctx, batch, 0); err != nil {
 				return err
 			}
 		case errors.Is(err, errSettle):
@@ -482,17 +549,12 @@ func (e *Engine) recordNext(ctx context.Context, k *click, targets []target) (er
 			}
 			e.Recorded.n.Add(1)
 			e.Steps(ctx, StepRecorded)
-			if r != nil {
-				e.after(r)
-			}
-			switch {
-			case answered:
-			case state == assign.Pending:
-				for _, t := range ids {
-					e.WakeLingering(t)
-				}
-			default:
+			if state != assign.Pending {
 				e.countEnd(0, state, 1)
+				return nil
+			}
+			for _, t := range k.targets {
+				e.WakeLingering(t)
 			}
 			return nil
 		}

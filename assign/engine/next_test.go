@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -433,5 +434,72 @@ func TestNextDoesNotSpin(t *testing.T) {
 	}
 	if after := n.Rounds.Load(); after > before+1 {
 		t.Errorf("%d rounds while nothing happened", after-before)
+	}
+}
+
+// Clicks over several tasks that a shelf or an inbox can answer share its rounds with clicks on it alone. They are recorded as ended, so
+// nothing of them waits in between.
+func TestNextClicksShareARound(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n, db := startNode(t, url, nodeOptions{}), pool(t, url)
+	newInbox(t, n, "a", nil)
+	newInbox(t, n, "b", nil)
+	var pushed []string
+	for i := range 12 {
+		pushed = append(pushed, fmt.Sprint("a", i))
+	}
+	n.push(t, "a", pushed...)
+	var batch []*click
+	names := []string{"a", "b"}
+	ids := query[[]int64](t, db, `select array_agg(task_id order by name) from getwork.task_state where name = any($1)`, names)
+	for i := range 12 {
+		k := &click{Click: assign.Click{Holder: assign.Holder{User: fmt.Sprint("user ", i/2*2)}, Count: 1}, done: make(chan struct{})}
+		if k.holder = k.Holder; i%4 >= 2 {
+			k.Key = fmt.Sprint("key ", i) // two keys of one holder
+		}
+		if i%2 == 1 { // everybody clicks on the task, and over both
+			k.Tasks, k.targets, k.names = names, ids, names
+		}
+		batch = append(batch, k)
+	}
+	named := slices.Clone(batch[:6])
+	n.recordBatch(t.Context(), "a", batch)
+	rounds := map[int64]bool{}
+	for i, k := range named {
+		if i%2 == 1 {
+			if !errors.Is(k.err, errElsewhere) {
+				t.Errorf("the click over both of %s, who also clicks on the one: %v", k.holder.User, k.err)
+			}
+		} else if k.err != nil || k.answer.State != assign.Assigned || k.answer.Tasks != nil {
+			t.Fatalf("the click of %s: %+v, %v", k.holder.User, k.answer, k.err)
+		}
+	}
+	// Alone, they are answered, all by one round, and their keys find them again.
+	var nexts []*click
+	for i := range 6 {
+		k := &click{Click: assign.Click{Holder: assign.Holder{User: fmt.Sprint("next ", i)}, Count: 1, Key: "key", Tasks: names}, targets: ids, names: names, done: make(chan struct{})}
+		k.holder = k.Holder
+		nexts = append(nexts, k)
+	}
+	n.recordBatch(t.Context(), "a", slices.Clone(nexts))
+	for _, k := range nexts {
+		if k.err != nil || k.answer.State != assign.Assigned || k.answer.Task != "a" || !slices.Equal(k.answer.Tasks, names) {
+			t.Fatalf("%s: %+v, %v", k.holder.User, k.answer, k.err)
+		}
+		rounds[query[int64](t, db, `select round_id from getwork.work_requested where id = $1 and task_id = $2 and todo is null`, k.id, ids[0])] = true
+		again, err := n.GetNext(t.Context(), assign.Click{Holder: k.Holder, Count: 1, Key: "key", Tasks: names})
+		if err != nil || again.ID != k.id || len(again.Work) != 1 {
+			t.Errorf("%s again: %+v, %v", k.holder.User, again, err)
+		}
+	}
+	if len(rounds) != 1 {
+		t.Errorf("%d rounds", len(rounds))
+	}
+	// With nothing left none of them is recorded by the task.
+	k := &click{Click: assign.Click{Holder: assign.Holder{User: "late"}, Count: 1, Tasks: names}, targets: ids, names: names, holder: assign.Holder{User: "late"}}
+	n.recordBatch(t.Context(), "a", []*click{k})
+	if left := query[int](t, db, `select count(*) from getwork.work_requested where user_name = 'late'`); !errors.Is(k.err, errElsewhere) || left != 0 {
+		t.Errorf("with nothing left: %v, %d requests", k.err, left)
 	}
 }

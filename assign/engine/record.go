@@ -52,7 +52,8 @@ type click struct {
 	id       int64        // the id of the request that answers it
 	lost     bool         // its key has made that request before
 	inserted assign.State // the state of the request recorded for this click; empty: another request answers it
-	targets  []int64      // of a click over several tasks
+	targets  []int64      // of a click over several tasks: theirs, and their names. It is recorded in a round that has something for it
+	names    []string
 	answer   *assign.Request
 	err      error
 }
@@ -267,11 +268,14 @@ func (e *Engine) recordLate(ctx context.Context, name string, batch []*click, jo
 				return nil
 			case errors.Is(err, errBeginAgain):
 			case errors.Is(err, errOldKeys):
-				if err := e.clearKeys(ctx, t.id, batch); err != nil {
+				if err := e.clearKeys(ctx, batch, t.id); err != nil {
 					return err
 				}
 			case errors.Is(err, errSettle):
 				var settled error
+				if batch = leave(batch); len(batch) == 0 {
+					return nil
+				}
 				if batch, settled = e.settle(ctx, t.id, batch); settled != nil || len(batch) == 0 {
 					return settled
 				}
@@ -396,6 +400,12 @@ func (e *Engine) forgetTask(id int64) {
 
 // refuses returns why the settings don't allow a click; nil: they allow it.
 func (t clicksTask) refuses(k *click) error {
+	if k.targets != nil {
+		if !(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}).May(t.settings.Groups) {
+			return errElsewhere // the task was changed meanwhile
+		}
+		return nil
+	}
 	if !(assign.Who{Holder: k.Holder, Groups: k.Groups, Anything: k.Anything}).May(t.settings.Groups) {
 		return assign.NoTask(t.name)
 	}
@@ -438,7 +448,7 @@ func (e *Engine) admitInstances(ctx context.Context, name string, batch []*click
 	var named []*click
 	var users, instances, keys []string
 	for _, k := range batch {
-		if k.holder.Instance != "" {
+		if k.holder.Instance != "" && k.targets == nil {
 			named, users, instances, keys = append(named, k), append(users, k.holder.User), append(instances, k.holder.Instance), append(keys, k.Key)
 		} else {
 			admitted = append(admitted, k)
@@ -490,7 +500,9 @@ func (e *Engine) admit(ctx context.Context, name string, batch []*click) (t clic
 		return t, batch, fmt.Errorf("read the task: %w", err)
 	}
 	for _, k := range batch {
-		if k.err = t.refuses(k); missing {
+		if k.err = t.refuses(k); missing && k.targets != nil {
+			k.err = errElsewhere
+		} else if missing {
 			k.err = assign.NoTask(name)
 		}
 	}
@@ -586,7 +598,7 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, t clicksTask, ba
 		k.id, k.lost, k.inserted, k.answer, k.err = 0, false, "", nil, nil
 	}
 	if !serves {
-		return nil, e.insertClicks(ctx, tx, t.id, batch)
+		return nil, e.insertClicks(ctx, tx, t.id, leave(batch))
 	}
 	r.matching = found
 	r.recordInline(batch)
@@ -893,7 +905,12 @@ func bodyOf(c assign.Click) string {
 //
 // After 24 hours the sweep takes the key from the row (see package tidy), or the next click with it does so first, in a transaction of
 // its own: a row may be locked by a round, which may wait for what a batch inserts. If the node dies then, the key is free all the same.
-type keyOf struct{ user, key string }
+type keyOf struct {
+	user, key string
+	next      bool // of a click over several tasks
+}
+
+func (k *click) keyOf() keyOf { return keyOf{k.holder.User, k.Key, k.targets != nil} }
 
 // keyed is the request that a key has made.
 type keyed struct {
@@ -901,24 +918,32 @@ type keyed struct {
 	body string
 }
 
-// keysOf returns the users and names of the clicks' keys, for selectKeys and clearKeys.
-func keysOf(clicks []*click) (users, names []string) {
+// line returns the task in whose line the click's request is, or would be; 0: that of requests over several tasks.
+func (k *click) line(task int64) int64 {
+	if k.targets != nil {
+		return 0
+	}
+	return task
+}
+
+// keysOf returns the users, names and scopes of the keys of clicks on a task, for selectKeys and clearKeys.
+func keysOf(clicks []*click, task int64) (users, names []string, scopes []int64) {
 	for _, k := range clicks {
 		if k.Key != "" {
-			users, names = append(users, k.holder.User), append(names, k.Key)
+			users, names, scopes = append(users, k.holder.User), append(names, k.Key), append(scopes, k.line(task))
 		}
 	}
-	return users, names
+	return users, names, scopes
 }
 
 // "limit" makes PostgreSQL look each key up, and the sub-queries are as in selectTickets.
 const selectKeys = `
-select c.user_name, c.key, r.id, r.key_body, r.created_at < clock_timestamp() - interval '24 hours'
-from unnest((select $2::text[]), (select $3::text[])) as c (user_name, key)
+select c.user_name, c.key, c.scope = 0, r.id, r.key_body, r.created_at < clock_timestamp() - interval '24 hours'
+from unnest((select $1::bigint[]), (select $2::text[]), (select $3::text[])) as c (scope, user_name, key)
 cross join lateral (
   select r.id, r.key_body, r.created_at
   from getwork.work_requested r
-  where r.user_name = c.user_name and r.key_scope = $1 and r.key = c.key
+  where r.user_name = c.user_name and r.key_scope = c.scope and r.key = c.key
   limit 1) r`
 
 // errOldKeys says that keys of clicks are more than 24 hours old, and must be cleared first.
@@ -930,7 +955,7 @@ func readKeys(rows pgx.Rows) (made map[keyOf]keyed, err error) {
 	var id keyOf
 	var was keyed
 	var over, some bool
-	if _, err := pgx.ForEachRow(rows, []any{&id.user, &id.key, &was.id, &was.body, &over}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id.user, &id.key, &id.next, &was.id, &was.body, &over}, func() error {
 		if some = some || over; !over {
 			made[id] = was
 		}
@@ -946,11 +971,11 @@ func readKeys(rows pgx.Rows) (made map[keyOf]keyed, err error) {
 
 // followKeys answers the clicks of the batch whose keys have made a request, and removes them from the map.
 func (e *Engine) followKeys(ctx context.Context, tx pgx.Tx, task int64, batch []*click, byHolder map[assign.Holder][]*click) error {
-	users, names := keysOf(batch)
+	users, names, scopes := keysOf(batch, task)
 	if len(names) == 0 || len(byHolder) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, e.SQL(selectKeys), task, users, names)
+	rows, err := tx.Query(ctx, e.SQL(selectKeys), scopes, users, names)
 	if err != nil {
 		return fmt.Errorf("read idempotency keys: %w", err)
 	}
@@ -972,7 +997,7 @@ func (k *click) followed(made map[keyOf]keyed) bool {
 	if k.Key == "" || len(made) == 0 {
 		return false
 	}
-	was, ok := made[keyOf{k.holder.User, k.Key}]
+	was, ok := made[k.keyOf()]
 	if ok {
 		k.follow(was)
 	}
@@ -990,13 +1015,13 @@ func (k *click) follow(was keyed) {
 const clearKeys = `
 update getwork.work_requested r
 set key = null, key_scope = null, key_body = null
-from unnest($2::text[], $3::text[]) as c (user_name, key)
-where r.user_name = c.user_name and r.key_scope = $1 and r.key = c.key and r.created_at < clock_timestamp() - interval '24 hours'`
+from unnest($1::bigint[], $2::text[], $3::text[]) as c (scope, user_name, key)
+where r.user_name = c.user_name and r.key_scope = c.scope and r.key = c.key and r.created_at < clock_timestamp() - interval '24 hours'`
 
 // clearKeys takes keys that are over from the requests that they made.
-func (e *Engine) clearKeys(ctx context.Context, task int64, batch []*click) error {
-	users, names := keysOf(batch)
-	if _, err := e.write(ctx, clearKeys, task, users, names); err != nil {
+func (e *Engine) clearKeys(ctx context.Context, batch []*click, task int64) error {
+	users, names, scopes := keysOf(batch, task)
+	if _, err := e.write(ctx, clearKeys, scopes, users, names); err != nil {
 		return fmt.Errorf("clear idempotency keys: %w", err)
 	}
 	return nil
@@ -1011,11 +1036,11 @@ func (e *Engine) admitRepeats(ctx context.Context, task int64, batch []*click) e
 			refused = append(refused, k)
 		}
 	}
-	users, names := keysOf(refused)
+	users, names, scopes := keysOf(refused, task)
 	if len(names) == 0 {
 		return nil
 	}
-	rows, err := e.DB.Query(ctx, e.SQL(selectKeys), task, users, names)
+	rows, err := e.DB.Query(ctx, e.SQL(selectKeys), scopes, users, names)
 	if err != nil {
 		return fmt.Errorf("read idempotency keys: %w", err)
 	}
@@ -1024,7 +1049,7 @@ func (e *Engine) admitRepeats(ctx context.Context, task int64, batch []*click) e
 		return err
 	}
 	for _, k := range refused {
-		if _, repeats := made[keyOf{k.holder.User, k.Key}]; repeats {
+		if _, repeats := made[k.keyOf()]; repeats {
 			k.err = nil
 		}
 	}

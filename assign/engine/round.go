@@ -344,8 +344,8 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 		if _, away := r.state.away[w.holder.User]; away {
 			requests[i].Limit(0, plan.Away)
 		}
-		if w.next != nil {
-			requests[i].Elsewhere, requests[i].Wanted = !w.next.first, min(w.wanted, r.state.MaxRequest)
+		if w.next != nil || w.click != nil && w.click.targets != nil {
+			requests[i].Elsewhere, requests[i].Wanted = w.next == nil || !w.next.first, min(w.wanted, r.state.MaxRequest)
 		}
 	}
 	switch {
@@ -598,7 +598,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	var granted grants
 	var forRun []int64
 	var passing passing
-	served0 := false // of requests over several tasks
+	served0, turns := false, false // requests over several tasks; clicks, likewise
 	wait := []int64{}
 	r.answered, r.ends, r.waits = nil, map[assign.State]int{}, nil
 	end := func(i int, a plan.Answer, state assign.State, reason assign.Reason) {
@@ -620,13 +620,17 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 	after := settlement{spent: p.Spent}
 	due := false
 	for i, a := range p.Answers {
-		if w := &r.waiting[i]; r.passes(&passing, w, a) {
-			after.used = after.used || w.next.first
+		w := &r.waiting[i]
+		if r.passes(&passing, w, a) {
+			after.used = after.used || w.next != nil && w.next.first
 			continue
-		} else if served0 = served0 || w.next != nil && len(a.Grants) > 0; a.Outcome == plan.Assigned && len(a.Grants) < w.wanted {
+		}
+		served0 = served0 || w.next != nil && len(a.Grants) > 0
+		turns = turns || w.click != nil && w.click.targets != nil
+		if a.Outcome == plan.Assigned && len(a.Grants) < w.wanted {
 			a.Outcome = plan.Partial // more than one request for this task may ask for
 		}
-		due = due || r.waiting[i].due
+		due = due || w.due
 		after.used = after.used || a.Outcome != plan.Linger || r.waiting[i].unread
 		if k := r.waiting[i].click; k != nil && (a.Outcome == plan.Wait || a.Outcome == plan.Linger) {
 			served.add(k, assign.Pending, 0, "", r.state.Lease)
@@ -674,7 +678,7 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		wrote.Queue(len(ended.ids), r.e.SQL(statement), args...)
 	}
 	passing.write(&wrote, r, r.run, "")
-	if served0 && from.source() == plan.Inbox { // equal tasks take turns
+	if (served0 || turns) && from.source() == plan.Inbox { // equal tasks take turns
 		wrote.Queue(1, r.e.SQL(noteUsed), r.task)
 	}
 	if len(lingering.ids) > 0 {

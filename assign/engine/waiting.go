@@ -200,7 +200,11 @@ func (r *round) readWaiting(ctx context.Context, all bool) error {
 	var batch pgx.Batch
 	l.queue(r, &batch, 0)
 	if len(r.clickers) > 0 {
-		queueTickets(r, &batch, r.clickers)
+		lines := make([]int64, len(r.clickers))
+		for i, h := range r.clickers {
+			lines[i] = r.clicks[h][0].line(r.task)
+		}
+		queueTickets(r, &batch, r.clickers, lines)
 		r.ahead.queueKeys(r, &batch)
 	}
 	results := r.tx.SendBatch(ctx, &batch)

@@ -25,6 +25,7 @@ var Usual = slices.Concat(bench.All, []bench.Measurement{
 // All are all measurements.
 var All = slices.Concat(Usual, []bench.Measurement{
 	Growth,
+	{Name: "rules", Help: "what limits, absences and clicks over all tasks cost: only if named in --only", Figures: rulesFigures, Take: rules},
 	{Name: "identity", Help: "what it costs a click that its user has logged in: only if named in --only", Figures: identityFigures, Take: identity},
 	{Name: "query-login", Help: "what runs and clicks cost more where queries have a login of their own: only if named in --only", Figures: queryLoginFigures, Take: queryLogin},
 })

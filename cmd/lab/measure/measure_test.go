@@ -75,6 +75,7 @@ func TestKeys(t *testing.T) {
 		"history_cpu limit_history_cpu", "history_clicks limit_history_clicks",
 		"waiting_1 waiting_limit", "waiting_3 waiting_limit", "memory memory_raw", "memory_after",
 		"idle_node", "idle_database", "listeners listeners_none", "wrap limit_wrap", "wrap_many limit_wrap_many",
+		"rules_cpu limit_rules_cpu", "next_cpu limit_next_cpu", "next_waiting",
 		"identity_session_rate", "identity_session_rate_noise", "identity_session_cpu_node", "identity_session_cpu_node_noise",
 		"identity_session_cpu_database", "identity_session_cpu_database_noise",
 		"identity_token_rate", "identity_token_rate_noise", "identity_token_cpu_node", "identity_token_cpu_node_noise",
@@ -84,6 +85,17 @@ func TestKeys(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, keys); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Limits, absences and clicks over all tasks are measured, and all clicks answered.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	schematest.Thorough(t)
+	for _, m := range All {
+		if m.Name == "rules" {
+			taken(t, m)
+		}
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 type FreshLoad struct {
 	Users, Nodes int
 	Tasks, Names int           // as a load's; 0: one, and the users' own
+	Next         bool          // they ask over all tasks, of which there is one
 	Others       int           // nodes on which nobody clicks
 	Items        int           // 0: enough for the usual window
 	Window       time.Duration // 0: the usual one
+
+	Ready func(ctx context.Context, s *Stage) error // called before the load, if it is not nil
 }
 
 // FreshClicks returns what clicks on a fresh shelf cost, on a getwork of its own.
@@ -48,7 +51,12 @@ func (e *Env) FreshClicks(ctx context.Context, l FreshLoad) (c Cost, err error) 
 				return err
 			}
 		}
-		out, err := s.Measure(ctx, Load{among: tasks, Users: l.Users, names: l.Names, nodes: l.Nodes, Most: most}, l.Window, nil)
+		if l.Ready != nil {
+			if err := l.Ready(ctx, s); err != nil {
+				return err
+			}
+		}
+		out, err := s.Measure(ctx, Load{among: tasks, Users: l.Users, next: l.Next, names: l.Names, nodes: l.Nodes, Most: most}, l.Window, nil)
 		if err != nil {
 			return err
 		}

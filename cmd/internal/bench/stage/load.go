@@ -19,6 +19,7 @@ type Load struct {
 	Task  string
 	among []string // several tasks, for users in turn, instead of Task
 	Users int
+	next  bool          // they ask over all tasks
 	names int           // how many people use the users' connections, a click each; 0: as many as there are users
 	nodes int           // how many nodes serve the users, in turn; 0: one
 	Pause time.Duration // between an answer and the next click
@@ -56,7 +57,7 @@ func (s *Stage) Run(ctx, over context.Context, l Load) (*Outcome, error) {
 			task = l.among[i%len(l.among)]
 		}
 		g.Go(func() error {
-			u, err := s.User(ctx, i%max(1, l.nodes), task, "user "+strconv.Itoa(i), WantedEach)
+			u, err := s.user(ctx, i%max(1, l.nodes), User{task: task, count: WantedEach, next: l.next}, "user "+strconv.Itoa(i))
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ type User struct {
 	stage      *Stage
 	task, name string
 	shows      []string // headers that say who it is
+	next       bool     // it asks over all tasks
 	count      int
 	conn       net.Conn
 	in         *bufio.Reader
@@ -30,11 +31,21 @@ type User struct {
 
 // User opens a user's connection to a node. Each click is to ask for count items of the task.
 func (s *Stage) User(ctx context.Context, node int, task, name string, count int) (*User, error) {
+	return s.user(ctx, node, User{task: task, count: count}, name)
+}
+
+// Next opens a user's connection to a node, whose clicks ask for count items over all tasks. The items are counted under the task.
+func (s *Stage) Next(ctx context.Context, node int, task, name string, count int) (*User, error) {
+	return s.user(ctx, node, User{task: task, count: count, next: true}, name)
+}
+
+func (s *Stage) user(ctx context.Context, node int, as User, name string) (*User, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.Nodes[node].URL, "http://"))
 	if err != nil {
 		return nil, err
 	}
-	u := &User{stage: s, task: task, count: count, conn: conn, in: bufio.NewReader(conn)}
+	u := &as
+	u.stage, u.conn, u.in = s, conn, bufio.NewReader(conn)
 	if err := u.becomes(ctx, name); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -52,6 +63,10 @@ func (u *User) becomes(ctx context.Context, name string) error {
 	u.name, u.shows = name, u.shows[:0]
 	for header, values := range shown {
 		u.shows = append(u.shows, header+": "+values[0])
+	}
+	if u.next {
+		u.call = u.Request("POST", "/api/v1/requests", fmt.Sprintf(`{"tasks":["*"],"count":%d}`, u.count))
+		return nil
 	}
 	u.call = u.Request("POST", "/api/v1/tasks/"+u.task+"/requests", fmt.Sprintf(`{"count":%d}`, u.count))
 	return nil
