@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"syscall"
 	"unicode/utf8"
@@ -90,7 +91,7 @@ func main() {
 
 // run executes one command line and returns its exit status.
 func run(args []string, rawOut, rawErrs io.Writer) int {
-	out, errs := &command.Visible{W: rawOut, Colour: command.Coloured(rawOut)}, &command.Visible{W: rawErrs, Colour: command.Coloured(rawErrs)}
+	out, errs := &command.Visible{W: rawOut, Colour: command.Coloured(rawOut), Columns: command.Columns(rawOut)}, &command.Visible{W: rawErrs, Colour: command.Coloured(rawErrs)}
 	say := func(format string, args ...any) {
 		_ = command.Paint(errs, command.Red, "getwork:")
 		_, _ = fmt.Fprintf(errs, " "+format+"\n", args...)
@@ -129,7 +130,7 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		say("%v\nTry getwork --help.", err)
+		say("%s\nTry %s --help.", plainly(err), wantedOf(err))
 		return command.ExitUsage
 	}
 	yield(called)
@@ -146,6 +147,36 @@ func run(args []string, rawOut, rawErrs io.Writer) int {
 	}
 	say("%v", err)
 	return command.ExitFailed
+}
+
+// wantedOf returns the command that a command line with an error means, as far as it says.
+func wantedOf(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Selected() != nil {
+		return wrong.Context.Selected().FullPath()
+	}
+	return "getwork"
+}
+
+// plainly says what the parser says in words that nobody has to be a programmer for.
+func plainly(err error) string {
+	text := err.Error()
+	for _, of := range parserSays {
+		text = of.said.ReplaceAllString(text, of.say)
+	}
+	return text
+}
+
+var parserSays = []struct {
+	said *regexp.Regexp
+	say  string
+}{
+	{regexp.MustCompile(`: expected (?:a valid \d+ bit u?int|an int) but got ("(?:[^"\\]|\\.)*").*`), " must be a whole number, not $1"},
+	{regexp.MustCompile(`: expected a float but got ("(?:[^"\\]|\\.)*").*`), " must be a number, not $1"},
+	{regexp.MustCompile(`: expected duration but got ("(?:[^"\\]|\\.)*").*`), " must be a time such as 30s, 90m or 4h, not $1"},
+	{regexp.MustCompile(`^(\S+) must be one of (?:"",)?(\S+) but got (".*")$`), "$1 must be one of $2, not $3"},
+	{regexp.MustCompile(`^expected "(.*)"$`), "$1 is missing"},
+	{regexp.MustCompile(`^expected one of `), "say which: "},
 }
 
 // warnOfToken warns somebody who has written a token into the command line.

@@ -138,9 +138,9 @@ func printAbsences(w io.Writer, absences ...assign.Absence) error {
 	for i, a := range absences {
 		until := "somebody ends it"
 		if a.Until != nil {
-			until = moment(a.Until)
+			until = minute(a.Until)
 		}
-		rows[i] = []string{strconv.FormatInt(a.ID, 10), a.User, moment(&a.From), until, textOf(a.Substitute), a.Source, moment(a.EndedAt)}
+		rows[i] = []string{strconv.FormatInt(a.ID, 10), a.User, minute(&a.From), until, textOf(a.Substitute), a.Source, minute(a.EndedAt)}
 	}
 	return Table(w, lean([]string{"ID", "USER", "AWAY FROM", "UNTIL", "SUBSTITUTE", "SOURCE", "ENDED"}, &rows, 4), rows)
 }

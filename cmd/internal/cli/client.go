@@ -375,10 +375,10 @@ func (r *refused) Error() string {
 	if slices.ContainsFunc(r.Errors, func(f assign.Field) bool { return f.Field == "X-Getwork-User" }) {
 		return r.url + " believes no names, because it does not run with --auth dev\n" + logIn
 	}
-	lines := []string{inCommands.Replace(text)}
+	lines := []string{ownTimes(inCommands.Replace(text))}
 	for _, f := range r.Errors {
 		if !strings.Contains(text, f.Detail) {
-			lines = append(lines, fmt.Sprintf("  %s: %s", f.Field, f.Detail))
+			lines = append(lines, fmt.Sprintf("  %s: %s", f.Field, ownTimes(f.Detail)))
 		}
 	}
 	switch {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // DoneCmd lets go of work.
 type DoneCmd struct {
 	IDs     []string       `arg:"" name:"work-id" help:"The work to let go of; get and pipeline show its id."`
-	Outcome string         `help:"complete: it is done. return: it goes back to the queue after --after. never: nobody gets it for this task again. fail: the attempt went wrong; it comes back after the task's backoff." default:"complete" enum:"complete,return,never,fail" placeholder:"complete|return|never|fail"`
+	Outcome string         `help:"complete, the default: it is done. return: it goes back to the queue after --after. never: nobody gets it for this task again. fail: the attempt went wrong; it comes back after the task's backoff." default:"" enum:",complete,return,never,fail" placeholder:"complete|return|never|fail"`
 	After   *time.Duration `help:"With --outcome return: how long until somebody may get it again, from 0s to 72h." placeholder:"4h"`
 	To      *string        `help:"With --outcome return: all, or others, so that you don't get it again." enum:"all,others" placeholder:"all|others"`
 	Error   *string        `help:"With --outcome fail: what went wrong, in at most 4 KiB." placeholder:"TEXT"`
@@ -43,16 +44,16 @@ Repeating a command changes nothing. Managers may let go of other people's work:
 }
 
 func (c DoneCmd) disposition() (assign.Disposition, error) {
-	d := assign.Disposition{Outcome: c.Outcome, After: (*assign.Duration)(c.After), To: c.To, Error: c.Error, Note: c.Note}
+	d := assign.Disposition{Outcome: cmp.Or(c.Outcome, "complete"), After: (*assign.Duration)(c.After), To: c.To, Error: c.Error, Note: c.Note}
 	switch {
 	case c.Outcome == "return" && c.After == nil:
 		return d, command.Usage("--outcome return needs --after, from 0s to 72h: how long until somebody may get it again")
 	case c.Outcome != "return" && c.After != nil:
-		return d, command.Usage("--after belongs to --outcome return, not to %s", c.Outcome)
+		return d, command.Usage("--after belongs to --outcome return, not to %s", d.Outcome)
 	case c.Outcome != "return" && c.To != nil:
-		return d, command.Usage("--to belongs to --outcome return, not to %s", c.Outcome)
+		return d, command.Usage("--to belongs to --outcome return, not to %s", d.Outcome)
 	case c.Outcome != "fail" && c.Error != nil:
-		return d, command.Usage("--error belongs to --outcome fail, not to %s; --note goes with any", c.Outcome)
+		return d, command.Usage("--error belongs to --outcome fail, not to %s; --note goes with any", d.Outcome)
 	case c.After != nil && (*c.After < 0 || *c.After > 72*time.Hour):
 		return d, command.Usage("--after must be from 0s to 72h, not %s", assign.Duration(*c.After))
 	}
@@ -76,13 +77,16 @@ func (c DoneCmd) Run(ctx context.Context, s *command.Streams) error {
 		func(one assign.Disposal) int64 { return one.ID })
 	var rows [][]string
 	for _, w := range works {
-		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, string(w.State), moment(w.AvailableAt)})
+		rows = append(rows, []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, string(w.State), minute(w.AvailableAt)})
 	}
 	switch {
 	case c.JSON:
 		err = printJSON(s.Out, map[string]any{"work": closed})
 	case len(rows) > 0:
 		err = Table(s.Out, lean([]string{"WORK-ID", "TASK", "ITEM", "STATE", "AGAIN FROM"}, &rows, 4), rows)
+	}
+	if c.Outcome == "" && len(works) > 0 && !c.JSON {
+		_, _ = fmt.Fprintln(s.Errs, "Completed, as always without --outcome. `getwork done --help` has the other ways to let go of work.")
 	}
 	return errors.Join(append(failed, err)...)
 }

@@ -66,8 +66,8 @@ func (c PipelineCmd) Run(ctx context.Context, s *command.Streams) error {
 func printWork(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
-		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, moment(&work.AssignedAt),
-			moment(work.LeaseExpiresAt), moment(work.Deadline), attempt(works, work), detailsOf(work)}
+		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, minute(&work.AssignedAt),
+			minute(work.LeaseExpiresAt), minute(work.Deadline), attempt(works, work), detailsOf(work)}
 	}
 	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "DEADLINE", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
 }
@@ -100,7 +100,7 @@ func printRequests(w io.Writer, requests []assign.Request) error {
 		if r.EtaSeconds != nil {
 			eta = fmt.Sprintf("%.0fs", *r.EtaSeconds)
 		}
-		rows[i] = []string{strconv.FormatInt(r.ID, 10), r.Task, strconv.Itoa(r.Wanted), moment(&r.CreatedAt), position, eta, moment(r.LingerUntil)}
+		rows[i] = []string{strconv.FormatInt(r.ID, 10), r.Task, strconv.Itoa(r.Wanted), minute(&r.CreatedAt), position, eta, minute(r.LingerUntil)}
 	}
 	return Table(w, lean([]string{"WAITING", "TASK", "WANTED", "SINCE", "POSITION", "ABOUT", "AT MOST UNTIL"}, &rows, 6), rows)
 }

@@ -52,7 +52,7 @@ func (c sessionListCmd) Run(ctx context.Context, s *command.Streams) error {
 		if one.Admin {
 			role += ", admin"
 		}
-		rows[i] = []string{one.ID, one.User, role, moment(&one.CreatedAt), moment(&one.ActiveAt), moment(&one.EndsAt), textOf(one.Address), cut(textOf(one.Agent))}
+		rows[i] = []string{one.ID, one.User, role, minute(&one.CreatedAt), minute(&one.ActiveAt), minute(&one.EndsAt), textOf(one.Address), cut(textOf(one.Agent))}
 	}
 	return Table(s.Out, lean([]string{"ID", "USER", "ROLE", "SINCE", "ACTIVE", "ENDS", "FROM", "BROWSER"}, &rows, 6), rows)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // Table prints aligned columns. An empty cell is printed as a hyphen, so that programs can count columns. A terminal shows heads in
-// bold, and states in their colours.
+// bold, and states in their colours; what doesn't fit into its lines is shortened, or stands below its row.
 func Table(w io.Writer, heads []string, rows [][]string) error {
 	lines := [][]string{heads}
 	for _, row := range rows {
@@ -28,19 +29,14 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 		}
 		lines = append(lines, cells)
 	}
-	widths := make([]int, len(heads))
-	for _, cells := range lines {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
 	var written bytes.Buffer // a line in one write
-	out := io.Writer(&written)
+	out, columns := io.Writer(&written), 0
 	if v, is := w.(*command.Visible); is {
-		out, w = &command.Visible{W: &written, Colour: v.Colour}, v.W
+		out, w, columns = &command.Visible{W: &written, Colour: v.Colour}, v.W, v.Columns
 	}
+	widths, beside := fit(lines, columns)
 	for n, cells := range lines {
-		for i, cell := range cells {
+		for i, cell := range cells[:beside] {
 			colour := command.Usual
 			switch {
 			case n == 0:
@@ -48,15 +44,72 @@ func Table(w io.Writer, heads []string, rows [][]string) error {
 			case heads[i] == "STATE":
 				colour = command.ColourOf(cell)
 			}
+			cell = shortened(cell, widths[i])
 			_ = command.Paint(out, colour, cell)
-			if i < len(cells)-1 {
+			if i < beside-1 {
 				_, _ = fmt.Fprintf(out, "%*s", widths[i]-utf8.RuneCountInString(cell)+2, "")
 			}
 		}
 		written.WriteByte('\n')
+		for i := beside; i < len(cells) && n > 0; i++ {
+			if cells[i] != "-" {
+				_, _ = fmt.Fprintf(out, "  %s\n", shortened(strings.ToLower(heads[i])+": "+cells[i], columns-2))
+			}
+		}
 	}
 	_, err := w.Write(written.Bytes())
 	return err
+}
+
+// prose are the columns that may be shortened: nobody types what stands there into another command.
+var prose = []string{"TITLE", "DETAILS", "NOTE", "ERROR", "BROWSER", "CHANGED", "LABEL"}
+
+// leastProse is how many characters a shortened column keeps.
+const leastProse = 12
+
+// fit returns the widths of a table's columns, and how many of them stand beside each other, within a number of columns of a terminal; 0
+// is no limit. It shortens the widest prose first.
+func fit(lines [][]string, within int) (widths []int, beside int) {
+	widths, beside = make([]int, len(lines[0])), len(lines[0])
+	for _, cells := range lines {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	whole := slices.Clone(widths)
+	total := func() int {
+		sum := 2 * (beside - 1)
+		for _, width := range widths[:beside] {
+			sum += width
+		}
+		return sum
+	}
+	for within > 0 && total() > within {
+		widest := -1
+		for i, head := range lines[0][:beside] {
+			if slices.Contains(prose, head) && widths[i] > leastProse && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		switch {
+		case widest >= 0:
+			widths[widest] = max(leastProse, widths[widest]-(total()-within))
+		case beside > 1:
+			beside--
+			copy(widths, whole)
+		default:
+			return widths, beside
+		}
+	}
+	return widths, beside
+}
+
+// shortened returns at most that many characters of a text.
+func shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:max(most-1, 0)]) + "…"
+	}
+	return text
 }
 
 // lean leaves out columns that are empty in every row, except the first few, which are always printed.
@@ -144,6 +197,27 @@ func moment(t *time.Time) string {
 	return t.Local().Format(zoned)
 }
 
+// minute formats a time for a list, to the minute, in the reader's own zone. It may be typed where a time is asked for, too.
+func minute(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04")
+}
+
+// ownTimes writes the times in a sentence of the server, which are UTC, in the reader's own zone.
+func ownTimes(text string) string {
+	return utc.ReplaceAllStringFunc(text, func(one string) string {
+		t, err := time.Parse(time.RFC3339, one)
+		if err != nil {
+			return one
+		}
+		return moment(&t)
+	})
+}
+
+var utc = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
 // maxDetails is how many characters of the details a line shows; --json prints all of them.
 const maxDetails = 90
 
@@ -174,9 +248,5 @@ func details(object json.RawMessage) string {
 }
 
 func cut(text string) string {
-	runes := []rune(plain(text))
-	if len(runes) <= maxDetails {
-		return string(runes)
-	}
-	return string(runes[:maxDetails-1]) + "…"
+	return shortened(plain(text), maxDetails)
 }

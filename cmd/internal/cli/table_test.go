@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"getwork/cmd/internal/command"
 )
@@ -54,6 +55,32 @@ func TestTableOnTerminal(t *testing.T) {
 		"3   \x1b[31mfailed\x1b[m     \\u202e\n"
 	if b.String() != want {
 		t.Errorf("%q, not\n%q", b.String(), want)
+	}
+}
+
+// On a terminal a list fits: prose is shortened, and what still has no room stands below its row, whole. A pipe gets all of it.
+func TestTableFits(t *testing.T) {
+	t.Parallel()
+	heads := []string{"NAME", "HELD", "TITLE", "URL"}
+	rows := [][]string{{"verify", "3", "Verify user submitted bank account", "https://a.example/0123456789"}, {"b", "", "short", ""}}
+	for columns, want := range map[int]string{
+		60: "NAME    HELD  TITLE             URL\nverify  3     Verify user sub…  https://a.example/0123456789\nb       -     short             -\n",
+		40: "NAME    HELD  TITLE\nverify  3     Verify user submitted ban…\n  url: https://a.example/0123456789\nb       -     short\n",
+		0:  "NAME    HELD  TITLE                               URL\nverify  3     Verify user submitted bank account  https://a.example/0123456789\nb       -     short                               -\n",
+	} {
+		var b bytes.Buffer
+		if err := Table(&command.Visible{W: &b, Columns: columns}, heads, rows); err != nil || b.String() != want {
+			t.Errorf("%d columns: %v\n%s, not\n%s", columns, err, b.String(), want)
+		}
+	}
+}
+
+// A refusal's times are the reader's.
+func TestOwnTimes(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	if got, want := ownTimes("held until 2026-01-31T08:00:00Z, by Ann"), "held until "+moment(&at)+", by Ann"; got != want {
+		t.Errorf("%q, not %q", got, want)
 	}
 }
 

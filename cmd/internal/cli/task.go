@@ -82,10 +82,14 @@ func (c taskListCmd) Run(ctx context.Context, s *command.Streams) error {
 		if t.Paused {
 			state = "paused"
 		}
+		late := ""
+		if t.Late > 0 {
+			late = strconv.FormatInt(t.Late, 10)
+		}
 		rows[i] = []string{t.Name, state, strconv.FormatInt(t.Waiting, 10), strconv.FormatInt(t.Held, 10),
-			strconv.FormatInt(t.Shelf, 10), backlog(t.Backlog), strconv.FormatInt(t.Late, 10), strconv.Itoa(t.Version), t.Title}
+			strconv.FormatInt(t.Shelf, 10), backlog(t.Backlog), late, t.Title}
 	}
-	return Table(s.Out, []string{"NAME", "STATE", "WAITING", "HELD", "SHELF", "BACKLOG", "LATE", "VERSION", "TITLE"}, rows)
+	return Table(s.Out, lean([]string{"NAME", "STATE", "WAITING", "HELD", "SHELF", "BACKLOG", "LATE", "TITLE"}, &rows, 5), rows)
 }
 
 // backlog returns how much was free when the last run looked, or nothing if none has.
@@ -467,7 +471,7 @@ func (c taskRunsCmd) Run(ctx context.Context, s *command.Streams) error {
 			if r.DurationMS != nil {
 				took = milliseconds(*r.DurationMS)
 			}
-			rows[i] = []string{strconv.FormatInt(r.ID, 10), moment(&r.StartedAt), took, r.State, strconv.Itoa(r.Version), r.Node,
+			rows[i] = []string{strconv.FormatInt(r.ID, 10), minute(&r.StartedAt), took, r.State, strconv.Itoa(r.Version), r.Node,
 				number(r.Given), number(r.Blocked), number(r.PassedOver), number(r.Candidates), cut(textOf(r.Error))}
 		}
 		heads := []string{"RUN", "STARTED", "TOOK", "STATE", "VERSION", "NODE", "ROWS", "BLOCKED", "PASSED OVER", "CANDIDATES", "ERROR"}
@@ -511,7 +515,7 @@ func (c taskVersionsCmd) Run(ctx context.Context, s *command.Streams) error {
 				}
 				changed = strings.Join(fields, ", ")
 			}
-			rows[i] = []string{strconv.Itoa(v.Version), moment(&v.CreatedAt), v.CreatedBy, changed}
+			rows[i] = []string{strconv.Itoa(v.Version), minute(&v.CreatedAt), v.CreatedBy, changed}
 		}
 		return Table(s.Out, []string{"VERSION", "SINCE", "BY", "CHANGED"}, rows)
 	})
@@ -535,7 +539,7 @@ func (c taskLogCmd) Run(ctx context.Context, s *command.Streams) error {
 	return printList(s, found, c.JSON, "", func(changes []assign.TaskChange) error {
 		rows := make([][]string, len(changes))
 		for i, change := range changes {
-			rows[i] = []string{moment(&change.At), change.Act, strconv.Itoa(change.Version), change.By}
+			rows[i] = []string{minute(&change.At), change.Act, strconv.Itoa(change.Version), change.By}
 		}
 		return Table(s.Out, []string{"AT", "WAS", "VERSION", "BY"}, rows)
 	})

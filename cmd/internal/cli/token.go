@@ -209,7 +209,7 @@ func (c tokenListCmd) Run(ctx context.Context, s *command.Streams) error {
 		if t.Admin {
 			role += ", admin"
 		}
-		rows[i] = []string{t.ID, t.Kind, t.User, role, strings.Join(t.Scopes, ","), cut(t.Label), moment(&t.ExpiresAt), moment(t.UsedAt), textOf(t.UsedFrom), strings.Join(t.Tasks, ","), t.MadeBy}
+		rows[i] = []string{t.ID, t.Kind, t.User, role, strings.Join(t.Scopes, ","), cut(t.Label), minute(&t.ExpiresAt), minute(t.UsedAt), textOf(t.UsedFrom), strings.Join(t.Tasks, ","), t.MadeBy}
 	}
 	return Table(s.Out, lean([]string{"ID", "KIND", "USER", "ROLE", "SCOPES", "LABEL", "EXPIRES", "LAST USED", "FROM", "TASKS", "MADE BY"}, &rows, 7), rows)
 }

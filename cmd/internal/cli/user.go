@@ -63,7 +63,7 @@ func printUsers(s *command.Streams, users []rights.User) error {
 		if u.Admin {
 			role = strings.TrimPrefix(role+", admin", ", ")
 		}
-		rows[i] = []string{u.Name, u.Kind, role, moment(u.SeenAt), strconv.Itoa(u.Sessions), strconv.Itoa(u.Tokens), strconv.Itoa(u.Holds), moment(u.BlockedAt), u.Issuer, u.Subject}
+		rows[i] = []string{u.Name, u.Kind, role, minute(u.SeenAt), strconv.Itoa(u.Sessions), strconv.Itoa(u.Tokens), strconv.Itoa(u.Holds), minute(u.BlockedAt), u.Issuer, u.Subject}
 	}
 	return Table(s.Out, lean([]string{"USER", "KIND", "ROLE", "LAST LOG-IN", "SESSIONS", "TOKENS", "HOLDS", "BLOCKED", "ISSUER", "SUBJECT"}, &rows, 7), rows)
 }

@@ -69,7 +69,7 @@ func (c webhookListCmd) Run(ctx context.Context, s *command.Streams) error {
 		if w.Task != nil {
 			task = *w.Task
 		}
-		rows[i] = []string{strconv.FormatInt(w.ID, 10), task, w.URL, strings.Join(w.Events, ","), strconv.FormatInt(w.Waiting, 10), strconv.FormatInt(w.Dead, 10), moment(w.RetryAt), moment(w.FormerUntil), w.CreatedBy}
+		rows[i] = []string{strconv.FormatInt(w.ID, 10), task, w.URL, strings.Join(w.Events, ","), strconv.FormatInt(w.Waiting, 10), strconv.FormatInt(w.Dead, 10), minute(w.RetryAt), minute(w.FormerUntil), w.CreatedBy}
 	}
 	return Table(s.Out, lean([]string{"ID", "TASK", "URL", "EVENTS", "WAITING", "DEAD", "RETRY", "FORMER SECRET UNTIL", "MADE BY"}, &rows, 6), rows)
 }
@@ -251,7 +251,7 @@ func (c webhookDeliveriesCmd) Run(ctx context.Context, s *command.Streams) error
 	return printList(s, found, c.JSON, "There are no deliveries.", func(all []assign.Delivery) error {
 		rows := make([][]string, len(all))
 		for i, d := range all {
-			rows[i] = []string{strconv.FormatInt(d.ID, 10), d.Type, cut(d.Item), d.State, strconv.Itoa(d.Attempts), moment(&d.CreatedAt), moment(d.NextAt), cut(textOf(d.Error)), d.Message}
+			rows[i] = []string{strconv.FormatInt(d.ID, 10), d.Type, cut(d.Item), d.State, strconv.Itoa(d.Attempts), minute(&d.CreatedAt), minute(d.NextAt), cut(textOf(d.Error)), d.Message}
 		}
 		return Table(s.Out, lean([]string{"ID", "TYPE", "ITEM", "STATE", "ATTEMPTS", "SINCE", "NEXT", "ERROR", "WEBHOOK-ID"}, &rows, 6), rows)
 	})

@@ -85,8 +85,8 @@ func (c workListCmd) Run(ctx context.Context, s *command.Streams) error {
 func printHistory(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
-		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), moment(&work.AssignedAt),
-			moment(work.ClosedAt), moment(work.LeaseExpiresAt), moment(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
+		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), minute(&work.AssignedAt),
+			minute(work.ClosedAt), minute(work.LeaseExpiresAt), minute(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
 		if work.State != "held" {
 			rows[i][7] = "" // the lease of closed work means nothing any more
 		}
@@ -244,7 +244,7 @@ func (c workExtendCmd) Run(ctx context.Context, s *command.Streams) error {
 	})
 	var rows [][]string
 	for _, w := range works {
-		until := moment(w.LeaseExpiresAt)
+		until := minute(w.LeaseExpiresAt)
 		if until == "" {
 			until = "no lease, it is yours until you let go of it"
 		}
@@ -457,7 +457,7 @@ func (c workHoldersCmd) Run(ctx context.Context, s *command.Streams) error {
 			if h.Instances > 0 {
 				instances = strconv.FormatInt(h.Instances, 10)
 			}
-			rows[i] = []string{h.User, h.Task, strconv.FormatInt(h.Held, 10), moment(&h.OldestAt), moment(h.LeaseExpiresAt), instances}
+			rows[i] = []string{h.User, h.Task, strconv.FormatInt(h.Held, 10), minute(&h.OldestAt), minute(h.LeaseExpiresAt), instances}
 		}
 		return Table(s.Out, lean([]string{"USER", "TASK", "HELD", "SINCE", "LEASE UNTIL", "INSTANCES"}, &rows, 4), rows)
 	})

@@ -14,8 +14,9 @@ import (
 // Characters that would control the terminal or reorder a line are written as escapes, which JSON reads as the same
 // characters. It may be used by several goroutines.
 type Visible struct {
-	W      io.Writer
-	Colour bool // whether [Paint] has an effect
+	W       io.Writer
+	Colour  bool // whether [Paint] has an effect
+	Columns int  // how wide the terminal is; 0: no terminal, or nobody knows
 
 	mu   sync.Mutex
 	rest []byte // the first bytes of a character whose others come with the next write, as a buffer in front cuts it
