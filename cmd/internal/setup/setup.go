@@ -37,7 +37,7 @@ type Command struct {
 
 // Help returns the text that --help adds.
 func (Command) Help() string {
-	return `Writes getwork.env, the settings of a node with comments, and for a --table a task file whose query it guesses: the key from the primary key, the order from the columns. Then it says what to do next. It changes nothing in the database, and overwrites no file.
+	return `Writes getwork.env, the settings of a node with comments, and for a --table a task file whose query it guesses: the key from the primary key, the order from columns such as a priority or a date. Then it says what it guessed, and what to type next. It changes nothing in the database, and overwrites no file.
 
   getwork init --database-url postgres://getwork@db.bank.example/bank --table bank.loan`
 }
@@ -96,17 +96,21 @@ func (c Command) Run(ctx context.Context, s *command.Streams) error {
 		}
 		_, _ = fmt.Fprintf(s.Out, "%s has the task %s, about %s: %s.\n", files[1], t.Task, t.Name, t.Why)
 	}
-	create := "getwork task create --name my-task --inbox"
+	create, task := "getwork task create --name my-task --inbox", "my-task"
 	if c.Table != "" {
-		create = "getwork task create -f " + files[1]
+		create, task = "getwork task create -f "+files[1], t.Task
 	}
 	_, err = fmt.Fprintf(s.Out, `
-Read them, and then:
+Read them, and then type:
 
-  set -a; . %s; set +a; getwork doctor
-  getwork serve
-  %s --role manager    # in another terminal
-`, sourced(env), create)
+  set -a; . %s; set +a; getwork doctor    # says what is wrong, and what to do
+  getwork serve    # its page is http://127.0.0.1:8080
+
+and in another terminal:
+
+  %s
+  getwork get %s --wait 60s
+`, sourced(env), create, task)
 	return err
 }
 
@@ -258,7 +262,7 @@ func (t *table) guess(all []column) {
 }
 
 // reserved are the columns that getwork reads from a query's result; the others are details.
-var reserved = []string{"item", "slots", "exclusive"}
+var reserved = []string{"item", "slots", "exclusive", "needs"}
 
 // key returns the expression of the item's key.
 func (t *table) key(all []column) (expression, why string) {
