@@ -15,6 +15,7 @@ type NewItem struct {
 	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
 	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil for at once
 	Slots     *int            `json:"slots"`      // how many holders at a time; nil for the task's number
+	DoneBy    *int            `json:"done_by"`    // how many different users complete it; nil for the task's number
 	Exclusive *string         `json:"exclusive"`  // its group, of which one member is held at a time, with one place; nil or empty for none
 	Deadline  *time.Time      `json:"deadline"`   // when it should be done; it changes no order; nil for none
 	Details   json.RawMessage `json:"details"`    // an object, shown with the work; at most MaxDetails and MaxLevels
@@ -57,6 +58,11 @@ func (n *NewItem) Check() (wrong []Field) {
 	bad(n.NotBefore != nil && n.NotBefore.UTC().Year() > 9999, "not_before", "a time before the year 10000 in UTC")
 	bad(n.Deadline != nil && !Writable(*n.Deadline), "deadline", "a time from the year 1 to 9999 in UTC")
 	bad(n.Slots != nil && (*n.Slots < 1 || *n.Slots > 10_000), "slots", "from 1 to 10000")
+	bad(n.DoneBy != nil && (*n.DoneBy < 1 || *n.DoneBy > 100), "done_by", "from 1 to 100")
+	if n.DoneBy != nil && *n.DoneBy > 1 {
+		bad(n.Slots != nil && *n.Slots > 1, "done_by", "so many people as complete an item may hold it at a time; leave out one of slots and done_by")
+		bad(n.Exclusive != nil && *n.Exclusive != "", "done_by", "an item of an exclusive group is completed by one; leave out one of exclusive and done_by")
+	}
 	if n.Exclusive != nil && *n.Exclusive != "" {
 		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
 		bad(n.Slots != nil && *n.Slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")

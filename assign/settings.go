@@ -83,6 +83,10 @@ type Settings struct {
 	Lease *Duration `json:"lease" least:"1s" most:"168h" null:"none" type:"setting" placeholder:"1h" help:"How long work is held before it goes back, unless it is extended; the default, none, means until it is let go of."`
 	Slots int       `json:"slots" new:"1" least:"1" most:"10000" placeholder:"1" help:"How many people may hold an item at a time, unless the item says otherwise; the default is 1."`
 
+	// DoneBy is how many different users complete an item of an inbox before it is done. Once bars whoever completed an item of a query.
+	DoneBy int  `json:"done_by" new:"1" least:"1" most:"100" placeholder:"1" help:"How many different people complete an item of an inbox before it is done, unless the item says otherwise; so many may hold it at a time. The default is 1."`
+	Once   bool `json:"once" negatable:"" help:"Whoever completed an item does not get it again, although the query returns it."`
+
 	MaxAttempts *int     `json:"max_attempts" least:"1" most:"1000000" null:"no limit" type:"setting" placeholder:"N" help:"After this many failures or expired leases an item is not handed out until a manager redrives it; the default, none, means that it always is."`
 	Backoff     Duration `json:"backoff" new:"30s" least:"1ms" most:"24h" placeholder:"30s" help:"How long an item waits after its first failure; each further failure doubles it. The default is 30s."`
 	RerunAfter  Duration `json:"rerun_after" new:"1m" least:"1s" most:"24h" placeholder:"1m" help:"How often the query may run for lingering requests; the default is every 1m."`
@@ -103,6 +107,9 @@ type Settings struct {
 
 	// Pick says whether people may ask for this task by name, or only for whatever comes next.
 	Pick string `json:"pick" new:"any" placeholder:"any" help:"What people may ask for: any means this task and its items by name, next only the next item of all their tasks; the default is any."`
+
+	// OnComplete sends a share of what is completed on to another task's inbox.
+	OnComplete *OnComplete `json:"on_complete" type:"setting" placeholder:"JSON" help:"Where a share of what is completed goes, such as one in ten to a review: JSON with a task, which is an inbox, and a share above 0 and at most 1. The default, none, means nowhere."`
 
 	// A task that is Paused hands out nothing; its pending requests go on waiting.
 	Paused bool `json:"paused" negatable:"" help:"Hand out nothing."`
@@ -269,11 +276,15 @@ func (s *Settings) Check() error {
 	wrong(s.OnAway != KeepAway && s.OnAway != ReleaseAway && s.OnAway != PassAway, "on_away", `"keep", "release" or "to"`)
 	wrong(s.Pick != "any" && s.Pick != "next", "pick", `"any" or "next"`)
 	wrong(s.Recheck != "" && s.Inbox(), "recheck", "an inbox has no query whose items could be checked again; its recheck is null")
+	wrong(s.DoneBy > 1 && !s.Inbox(), "done_by", "1 for a task with a query, which decides itself when an item is done; once gives it to each user once")
+	wrong(s.DoneBy > 1 && s.Slots > 1, "done_by", "1 beside several slots: so many people as complete an item may hold it at a time; leave out one of both")
+	wrong(s.Once && s.Inbox(), "once", "false for an inbox, whose items are done when they are completed; done_by gives each to several people")
 	wrong(slices.Contains(s.ConflictsWith, s.Name), "conflicts_with", "a task does not conflict with itself")
 	for _, g := range s.Groups {
 		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	s.Display.check(wrong)
+	s.OnComplete.check(s.Name, wrong)
 	if len(fields) > 0 {
 		at := func(f Field) int {
 			return slices.IndexFunc(AllSettings, func(of Setting) bool { return of.Name == f.Field })

@@ -50,8 +50,9 @@ type Work struct {
 	Exhausted bool       `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
 	Expiring  bool       `json:"expiring,omitempty"`  // at most a fifth of its lease is left
 
-	Again   bool     `json:"again,omitempty"`  // when it was handed out, somebody had let go of the item before
-	Earlier []Ending `json:"earlier,omitzero"` // how, for those who may know; nil but for GET /work/{id}
+	From    int64    `json:"from,string,omitempty"` // the completed work that its item went on from; 0: none
+	Again   bool     `json:"again,omitempty"`       // when it was handed out, somebody had let go of the item before
+	Earlier []Ending `json:"earlier,omitzero"`      // how, for those who may know; nil but for GET /work/{id}
 
 	// DetailsLeftOut says that there are details that this answer leaves out, with {} in their place: they were too much for it, and
 	// GET /work/{id} has them; or for any answer, see MaxDetails and MaxLevels.

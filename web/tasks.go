@@ -133,12 +133,15 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 
 // decodeSettings reads the fields that a body names. Both [] and null mean no groups.
 func decodeSettings(body []byte, s *assign.Settings) error {
-	former := s.Display
-	s.Display = nil // it is replaced as a whole: decoding into the former one would keep its fields
+	display, onward := s.Display, s.OnComplete
+	s.Display, s.OnComplete = nil, nil // they are replaced as a whole: decoding into the former ones would keep their fields
 	err := decodeBytes(body, s)
 	var named map[string]json.RawMessage
-	if json.Unmarshal(body, &named) == nil && named["display"] == nil {
-		s.Display = former
+	if known := json.Unmarshal(body, &named) == nil; known && named["display"] == nil {
+		s.Display = display
+	}
+	if _, is := named["on_complete"]; !is {
+		s.OnComplete = onward
 	}
 	if s.Groups == nil {
 		s.Groups = []string{}

@@ -274,7 +274,7 @@ func (r *round) passAway(ctx context.Context, id int64, to records.Known, by str
 }
 
 // Locked in the order of ids. If two return the same work, one waits for the other, and then finds it closed.
-const returnWork = `
+var returnWork = `
 with mine as materialized (
   select w.id
   from getwork.work w

@@ -137,7 +137,7 @@ func (e *Engine) claim(ctx context.Context, task int64, s assign.Settings, found
 			return nil, assign.NoTask(s.Name)
 		case r.state.Paused:
 			return nil, errPaused(s.Name)
-		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots:
+		case r.state.Query != s.Query, r.state.Recheck != s.Recheck, r.state.Slots != s.Slots, r.state.DoneBy != s.DoneBy:
 			return nil, errMoved
 		}
 		if by.Credential != "" {
@@ -226,7 +226,12 @@ func (r *round) place(request *plan.Request, o *offer) (slot int, err error) {
 		return 0, assign.Refuse(assign.NoSlot, "an item of the group %q is held already, and only one may be at a time; try again when it is let go of", o.Exclusive)
 	case plan.HoldsIt:
 		return 0, errHolds(user, item)
+	case plan.Completed:
+		return 0, assign.Refuse(assign.NotAvailable, "%s has completed item %q, and different people are to", user, item)
 	case plan.FourEyes:
+		if r.state.Once {
+			return 0, assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under task %q, which gives it to each user once, or under one that it conflicts with", user, item, r.state.Name)
+		}
 		return 0, assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under a task that task %q conflicts with (four eyes)", user, item, r.state.Name)
 	case plan.LetGo:
 		return 0, assign.Refuse(assign.NotAvailable, "%s has returned item %q to others, or put it off", user, item)
@@ -243,7 +248,7 @@ func (r *round) give(ctx context.Context, w waiter, o *offer, slot int, run *int
 	var wrote pg.Writes
 	g.insert(&wrote, r, run, nil)
 	if r.state.Inbox() {
-		wrote.Queue(pg.AnyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots)
+		wrote.Queue(pg.AnyNumber, r.e.SQL(parkItems), r.task, g.items, r.state.Slots, r.state.DoneBy)
 	}
 	if err := wrote.Send(ctx, r.tx); err != nil {
 		return 0, err
@@ -272,30 +277,40 @@ type named struct {
 	run       *int64     // the run whose shelf it is on; nil: none
 	snapshot  *string    // what the query that ranked it saw, see availabilityBase; nil: none did
 	seenUntil *time.Time // the same, if the query ran on a query database
+	from      *int64     // see offer
 	held      bool       // it is being reassigned, so it was handed out before
 }
 
-const selectNamed = `
+// $9 is the done_by of an inbox; 0: the task has a query.
+var selectNamed = `
 select st.gone,
   coalesce((
     select (array_agg(w.state order by w.id desc))[1] from ` + records.Binding + ` w
     where w.task_id = $1 and w.item = c.item and ` + records.Blocks + `), ''),
   coalesce((select coalesce(i.due_at > clock_timestamp() and i.due_at < 'infinity', false) from getwork.item i where i.task_id = $1 and i.item = c.item and i.done_at is null), $8),
+  case when $9::integer > 0 then (select ` + strings.ReplaceAll(CompletedOf, "$4", "$9") + ` from getwork.item i where i.task_id = $1 and i.item = c.item and i.done_at is null) end,
   ` + AvailabilityColumns + `
 from (select $3::text collate "C" as item, $4::integer as slots, $5::text as exclusive) c
 cross join (select $6::text::pg_snapshot as snapshot, $7::timestamptz as seen_until) u` + Availability
 
 // availability reads whether a named item can be handed out, and refuses an item that is gone.
 func (r *round) availability(ctx context.Context, found *named) (*offer, error) {
+	doneBy := 0
+	if r.state.Inbox() {
+		doneBy = r.state.DoneBy
+	}
 	rows, err := r.tx.Query(ctx, r.e.SQL(selectNamed), r.task, r.state.conflicts, found.cand.Item, found.cand.Slots, found.cand.Exclusive,
-		found.snapshot, found.seenUntil, found.source == plan.Inbox)
+		found.snapshot, found.seenUntil, found.source == plan.Inbox, doneBy)
 	if err != nil {
 		return nil, fmt.Errorf("read the item's availability: %w", err)
 	}
 	var gone, later bool
 	var state string
+	var completed []string
 	o, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (o offer, err error) {
-		err = scanAvailability(row, &o, &gone, &state, &later)
+		err = scanAvailability(row, &o, &gone, &state, &later, &completed)
+		DifferentUsers(&o.Item, completed)
+		o.Once = o.Once || r.state.Once
 		return o, err
 	})
 	switch {
@@ -304,7 +319,7 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 	case later && !gone && !found.held:
 		return nil, assign.Refuse(assign.NotAvailable, "item %q is not due yet, or was done just now", found.cand.Item)
 	case !gone:
-		o.cand = found.cand
+		o.cand, o.from = found.cand, found.from
 		return &o, nil
 	case state == "held":
 		return nil, assign.Refuse(assign.NoSlot, "somebody else holds item %q", found.cand.Item)
@@ -320,7 +335,7 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 
 const (
 	selectPushed = `
-select i.item, ` + InboxPlaces + `, i.exclusive, i.details::text, i.deadline
+select i.item, ` + InboxPlaces + `, i.exclusive, i.details::text, i.deadline, i.from_work
 from getwork.item i
 where i.task_id = $1 and i.item = $2 and i.done_at is null`
 
@@ -368,7 +383,7 @@ func findShelved(ctx context.Context, db queryer, sql func(string) string, task 
 // findPushed finds an item in an inbox; nil: it was not pushed, or is done.
 func findPushed(ctx context.Context, db queryer, sql func(string) string, task int64, s assign.Settings, item string) (*named, error) {
 	n := named{source: plan.Inbox}
-	err := db.QueryRow(ctx, sql(selectPushed), task, item, s.Slots).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline)
+	err := db.QueryRow(ctx, sql(selectPushed), task, item, s.Slots, s.DoneBy).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline, &n.from)
 	return foundOr(&n, err)
 }
 
@@ -462,7 +477,7 @@ const anyPlaces = 1 << 20
 
 const (
 	lockWork = `
-select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.deadline, w.attempt,
+select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.deadline, w.from_work, w.attempt,
   w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp()),
   exists (select from getwork.principal p where p.name = $2 and p.blocked_at is not null)
 from getwork.work w
@@ -483,7 +498,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, known bool, b
 	var run *int64
 	var slot, attempt int
 	var held, blocked bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id, to.holder.User).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &o.cand.Deadline, &attempt, &held, &blocked)
+	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id, to.holder.User).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &o.cand.Deadline, &o.from, &attempt, &held, &blocked)
 	if errors.Is(err, pgx.ErrNoRows) { // it was closed, and has been removed
 		return 0, NoSuchWork(id)
 	}
@@ -510,7 +525,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, known bool, b
 	if err != nil {
 		return 0, err
 	}
-	stands.cand, stands.attempt = o.cand, attempt
+	stands.cand, stands.from, stands.attempt = o.cand, o.from, attempt
 	if _, err := r.grant(ctx, to, stands); err != nil {
 		return 0, err
 	}

@@ -24,7 +24,7 @@ const closedAt = `closed_at = least(clock_timestamp(), w.lease_expires_at)`
 // lost meanwhile. After a failure the item waits for the task's backoff, twice as long after each further failure, at most a
 // day, and up to a fifth longer at random, so that items that failed together do not come back together. The time of closing
 // is read a little after the condition on the lease, and is limited to the lease's end.
-const closeWork = `
+var closeWork = `
 with closed as (
   update getwork.work w
   set state = case when l.exhausted then 'never' else $2 end, exhausted = l.exhausted,
@@ -40,10 +40,10 @@ with closed as (
   join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select coalesce($2 = 'failed' and o.attempt >= v.max_attempts, false) as exhausted) l
   where w.id = $1 and o.id = w.id and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
-  returning w.id, w.task_id, w.item, w.state, w.available_at,
-    v.query is null and w.exclusive is null and w.state = 'completed' as quiet
-), ` + SettleItems + `
-select quiet from closed`
+  returning w.id, w.task_id, w.item, w.state, w.available_at, v.done_by, array[w.user_name] as users,
+    v.query is null and w.exclusive is null and w.state = 'completed' as quiet, ` + onwardOf + ` as onward
+), ` + settleCompleted + `
+select c.quiet, case when ` + finished + ` then c.onward end from closed c`
 
 // Dispose closes held work for its holder, or for a manager. Repeating it changes nothing. [assign.LeaseLost]: the lease ran
 // out before. [assign.AlreadyClosed]: it was closed in another way. [assign.NotFound]: it was never theirs, and asManager is false.
@@ -59,8 +59,13 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 		return assign.Work{}, assign.NoWork(id)
 	}
 	var quiet bool // nothing became free: the item is done
+	var on *onward
+	var to []int64
 	err = e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		err := tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet)
+		err := tx.QueryRow(ctx, e.SQL(closeWork), id, d.State(), by.User, d.After, d.ToOthers(), d.Note, d.Error).Scan(&quiet, &on)
+		if err == nil && on != nil && on.Draws(id) {
+			to, err = e.pushOnward(ctx, tx, []int64{id}, []int64{on.To})
+		}
 		return []notify.Change{{Task: w.TaskID, Work: []int64{id}}}, err
 	})
 	closed := err == nil
@@ -70,6 +75,7 @@ func (e *Engine) Dispose(ctx context.Context, id int64, d assign.Disposition, by
 	if closed && !quiet { // before any further read: the caller may be gone by now
 		e.WakeFreed(ctx, w.TaskID)
 	}
+	e.pushedOnward(to)
 	w, same, err := e.Records.Disposed(ctx, id, d)
 	if closed && err == nil {
 		e.CountClosed(w.TaskID, w.State, 1)
@@ -107,7 +113,7 @@ const (
 	//
 	// Each row is looked up by its id: "offset 0" and "case" keep PostgreSQL from the indexes of what is held. It expects next to nothing
 	// there, and would compare each row of the call with everything that anybody holds. The sub-query is as in selectTickets.
-	closeMany = `
+	formatCloseMany = `
 with mine as materialized (
   select w.id, w.task_id, w.attempt, d.state, d.after * interval '1 microsecond' as after, d.to_others, d.note, d.error
   from (select * from ` + given + ` order by d.id) d cross join lateral (
@@ -132,10 +138,10 @@ with mine as materialized (
   join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   cross join lateral (select coalesce(d.state = 'failed' and d.attempt >= v.max_attempts, false) as exhausted) l
   where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or w.lease_expires_at > clock_timestamp() end
-  returning w.id, w.task_id, w.item, w.state, w.available_at,
-    v.query is null and w.exclusive is null and w.state = 'completed' as quiet
-), ` + SettleMany + `
-select e.id, e.task_id, e.state, e.quiet from ended e`
+  returning w.id, w.task_id, w.item, w.state, w.available_at, v.done_by, w.user_name,
+    v.query is null and w.exclusive is null and w.state = 'completed' as quiet, ` + onwardOf + ` as onward
+), %s
+select c.id, c.task_id, c.state, c.quiet, case when c.onward is not null and ` + finishedAmong + ` then c.onward end from ended c`
 
 	// Each row is looked up. The planner expects the rows of a call to be cheaper in a read of the whole table, while that is small.
 	selectMany = `
@@ -143,6 +149,21 @@ select ` + records.WorkColumns + `, w.after is not distinct from d.after * inter
 from unnest($1::bigint[], $2::bigint[], $3::boolean[]) as d (id, after, to_others)
 cross join lateral (select o.* from getwork.work o where o.id = d.id offset 0) w
 join getwork.task_state s using (task_id)`
+
+	// onwardOf is where a completion of w goes on to, if it is drawn. An item of an inbox goes with the completion that finishes it.
+	onwardOf = `case when w.state = 'completed' then v.on_complete || jsonb_build_object('inbox', v.query is null) end`
+
+	finished      = `c.onward is not null and (not (c.onward->>'inbox')::boolean or (select s.done from settled s))`
+	finishedAmong = `(not (c.onward->>'inbox')::boolean
+    or c.id in (select f.id from closed f join settled s on s.task_id = f.task_id and s.item = f.item where s.done))`
+)
+
+var (
+	closeMany = fmt.Sprintf(formatCloseMany, fmt.Sprintf(lockEnded, `, array[e.user_name] as users`)+settleCompleted)
+
+	// A manager may complete one item for several holders.
+	closeAnybodys = fmt.Sprintf(formatCloseMany,
+		fmt.Sprintf(lockEnded, `, array_agg(e.user_name) filter (where e.state = 'completed') over (partition by e.task_id, e.item) as users`)+settleCompleted)
 )
 
 // DisposeMany disposes of much work in one transaction, and judges each as [Engine.Dispose] would: the results have the order of the
@@ -174,9 +195,13 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 	}
 	var closed map[int64]bool
 	var ends map[ending]int
-	var freed []int64
+	var freed, to []int64
+	statement := closeMany
+	if asManager {
+		statement = closeAnybodys
+	}
 	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
-		rows, err := tx.Query(ctx, e.SQL(closeMany), c.ids, c.states, c.afters, c.toOthers, c.notes, c.errors, asManager, by.User, by.Instance)
+		rows, err := tx.Query(ctx, e.SQL(statement), c.ids, c.states, c.afters, c.toOthers, c.notes, c.errors, asManager, by.User, by.Instance)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +210,13 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 		var id int64
 		var end ending
 		var quiet bool
-		_, err = pgx.ForEachRow(rows, []any{&id, &end.task, &end.state, &quiet}, func() error {
+		var on *onward
+		var from []int64
+		to = nil
+		_, err = pgx.ForEachRow(rows, []any{&id, &end.task, &end.state, &quiet, &on}, func() error {
+			if on != nil && on.Draws(id) {
+				from, to = append(from, id), append(to, on.To)
+			}
 			closed[id], byTask[end.task] = true, append(byTask[end.task], id)
 			ends[end]++
 			if !quiet && !slices.Contains(freed, end.task) {
@@ -193,11 +224,15 @@ func (e *Engine) DisposeMany(ctx context.Context, all []assign.Disposal, by assi
 			}
 			return nil
 		})
+		if err == nil && len(from) > 0 {
+			to, err = e.pushOnward(ctx, tx, from, to)
+		}
 		return changesOf(byTask), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("close work: %w", err)
 	}
+	e.pushedOnward(to)
 	if len(freed) > 0 { // before any further read: the caller may be gone by now
 		e.WakeFreed(ctx, freed...)
 	}

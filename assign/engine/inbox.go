@@ -28,8 +28,14 @@ func (b *inbox) stale() bool          { return false }
 func (b *inbox) runID() *int64        { return nil }
 func (b *inbox) rankedAt() *time.Time { return nil }
 
-// InboxPlaces is the number of places of an item i; $3 is the task's default.
-const InboxPlaces = `case when i.exclusive is null then coalesce(i.slots, $3) else 1 end`
+const (
+	// InboxPlaces is the number of places of an item i; $3 and $4 are the task's slots and done_by. If several users are to complete the
+	// item, it has one place for each, and who completed it keeps theirs. So such an item is never one with a single place.
+	InboxPlaces = `case when i.exclusive is not null then 1 when coalesce(i.done_by, $4) > 1 then coalesce(i.done_by, $4) else coalesce(i.slots, $3) end`
+
+	// CompletedOf is who has completed an item i that several users are to complete; null if one is enough.
+	CompletedOf = `case when i.exclusive is null and coalesce(i.done_by, $4) > 1 then coalesce(i.completed_by, '{}') end`
+)
 
 const (
 	// Items that have fallen due join the ready ones, best first, so that nothing better stays behind than this round hands
@@ -69,7 +75,7 @@ update getwork.item i set due_at = null from due where i.id = due.id`
 	selectInboxAlone = inboxHead + availabilityUnconflicted + ` where $2::bigint[] = '{}' and ` + inboxTail // for a task that conflicts with none
 
 	inboxHead = `
-select c.item, c.details::text, i.deadline, st.until, ` + AvailabilityColumns + `
+select c.item, c.details::text, i.deadline, i.from_work, st.until, ` + CompletedOf + `, ` + AvailabilityColumns + `
 from getwork.item i
 cross join lateral (select i.item, i.details, ` + InboxPlaces + ` as slots, i.exclusive) c
 ` + nothingSeen
@@ -99,7 +105,7 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 		statement = selectInboxAlone
 	}
 	limit, _ = atMost(n)
-	rows, err := r.tx.Query(ctx, r.e.SQL(statement+limit), r.task, r.state.conflicts, r.state.Slots)
+	rows, err := r.tx.Query(ctx, r.e.SQL(statement+limit), r.task, r.state.conflicts, r.state.Slots, r.state.DoneBy)
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,45 +121,74 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 }
 
 func scanPushed(row pgx.CollectableRow) (o offer, err error) {
-	err = scanAvailability(row, &o, &o.cand.Item, &o.cand.Details, &o.cand.Deadline, &o.until)
+	var completed []string
+	err = scanAvailability(row, &o, &o.cand.Item, &o.cand.Details, &o.cand.Deadline, &o.from, &o.until, &completed)
+	DifferentUsers(&o.Item, completed)
 	return o, err
 }
 
 func (b *inbox) settle(after settlement) (string, []any) {
-	return parkItems, []any{after.handed, b.state.Slots}
+	return parkItems, []any{after.handed, b.state.Slots, b.state.DoneBy}
 }
 
-// SettleItems brings the inbox into line with the work: the item of closed work is done, ready again, due later, or never to
+// DifferentUsers makes it an item that different users complete, each of them once; nil: it is not one. Its free places are as many as
+// are missing, so nobody works in vain.
+func DifferentUsers(it *plan.Item, completed []string) {
+	if completed == nil {
+		return
+	}
+	it.Once = true
+	it.Slots -= len(completed)
+	for _, user := range completed {
+		it.Barred = append(it.Barred, plan.Bar{User: user, Because: plan.Completed})
+	}
+}
+
+// settleItems brings the inbox into line with the work: the item of closed work is done, ready again, due later, or never to
 // return. It belongs after a statement "closed" that closes work and returns its rows, in the same transaction. For a task
 // with a query it finds nothing. The item's own row says whether it has one place, and is read again if another transaction
 // has changed it meanwhile. With one place, holding it has parked it; with several it was ready all the time.
-const SettleItems = `settled as (
+const settleItems = `settled as (
   update getwork.item i
-  set done_at = case when c.state = 'completed' then clock_timestamp() end,
-      due_at = case
+  set %[1]sdue_at = case
         when i.due_at is distinct from 'infinity' then null
         when c.state = 'never' then 'infinity'
         when c.available_at > clock_timestamp() then c.available_at
       end
   from closed c
   where i.task_id = c.task_id and i.item = c.item and i.done_at is null
+  returning i.task_id, i.item, i.done_at is not null as done
 )`
 
-// SettleMany is SettleItems after a statement "ended" that closes much work. The items are locked first, in the order of ids: two
-// statements that close different work on the same items wait for each other in one direction only. Several holders' work on one item
-// may be closed at once; if any of it is completed, the item is done, as it would be if they were closed one after the other.
-const SettleMany = `locked as materialized (
+// settleCompleted also finishes items. If several users are to complete one, it is done with the last of them: closed has their number
+// under the task (done_by), and who completes the item now (users). Both are compared with the item's own row, as it is under its lock.
+// A count of completed work would be that of the statement's snapshot, and of two last completions at once neither would see the other.
+var settleCompleted = fmt.Sprintf(settleItems, `completed_by = case when c.state = 'completed' and i.exclusive is null and coalesce(i.done_by, c.done_by) > 1
+        then coalesce(i.completed_by, '{}') || array(select u from unnest(c.users) u where u <> all (coalesce(i.completed_by, '{}')))
+        else i.completed_by end,
+      done_at = case when c.state = 'completed' and (i.exclusive is not null or coalesce(i.done_by, c.done_by, 1) = 1
+          or cardinality(array(select unnest(i.completed_by) union select unnest(c.users))) >= coalesce(i.done_by, c.done_by))
+        then clock_timestamp() end,
+      `)
+
+// lockEnded stands before settleItems, after a statement "ended" that closes much work. The items are locked first, in the order of ids:
+// two statements that close different work on the same items wait for each other in one direction only. Several holders' work on one
+// item may be closed at once; if any of it is completed, the item is done, as it would be if they were closed one after the other.
+const lockEnded = `locked as materialized (
   select i.id
   from getwork.item i
   where (i.task_id, i.item) in (select e.task_id, e.item from ended e) and i.done_at is null
   order by i.id
   for update
 ), closed as materialized (
-  select distinct on (e.task_id, e.item) e.*
+  select distinct on (e.task_id, e.item) e.*%s
   from ended e
   where (select count(*) from locked) >= 0
   order by e.task_id, e.item, e.state = 'completed' desc, e.id
-), ` + SettleItems
+), `
+
+// SettleMany is settleItems after a statement "ended" that closes much work, and completes none.
+var SettleMany = fmt.Sprintf(lockEnded, "") + fmt.Sprintf(settleItems, "")
 
 // The ids, which are the items' ages, follow the batch's order. The rows are inserted in the order of their keys, like those
 // of every batch: two batches with the same keys then wait for each other in one direction only. An item of several places
@@ -166,17 +201,17 @@ with present as materialized (
   select from getwork.task_state where task_id = $1 and deleted_at is null for key share
 ), numbered as materialized (
   select nextval('getwork.item_id_seq') as id, u.*
-  from present cross join unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[], $10::timestamptz[])
-    as u (item, priority, not_before, slots, exclusive, details, deadline)
+  from present cross join unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[], $10::timestamptz[], $11::integer[])
+    as u (item, priority, not_before, slots, exclusive, details, deadline, done_by)
 ), inserted as (
-  insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, deadline, pushed_by)
+  insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, deadline, done_by, pushed_by)
   select n.id, $1, n.item, n.priority, case when n.not_before > clock_timestamp() then n.not_before end,
-    n.slots, nullif(n.exclusive, ''), n.details::json, n.deadline, $2
+    n.slots, nullif(n.exclusive, ''), n.details::json, n.deadline, n.done_by, $2
   from numbered n
   where not exists (
     select from ` + records.Binding + ` w
     where w.task_id = $1 and w.item = n.item
-      and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1) and ` + records.Blocks + `))
+      and (w.state = 'held' or (n.exclusive <> '' or coalesce(n.slots, $9) = 1 and coalesce(n.done_by, $12) = 1) and ` + records.Blocks + `))
   order by n.item collate "C", n.id
   on conflict (task_id, item) where done_at is null do nothing
   returning 1
@@ -196,14 +231,14 @@ func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, 
 	if len(items) > assign.MaxPush {
 		return assign.Pushed{}, assign.Refuse(assign.TooLarge, "a batch has at most %d items; this one has %d: send it in parts", assign.MaxPush, len(items))
 	}
-	c, err := newColumns(items)
+	c, err := newColumns(items, &s)
 	if err != nil {
 		return assign.Pushed{}, err
 	}
 	var accepted int
 	var present bool
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots, c.deadlines).Scan(&accepted, &present)
+		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots, c.deadlines, c.doneBy, s.DoneBy).Scan(&accepted, &present)
 	})
 	if err == nil && !present {
 		return assign.Pushed{}, assign.NoTask(name)
@@ -224,17 +259,20 @@ type itemColumns struct {
 	priorities     []int32
 	times          []*time.Time
 	deadlines      []*time.Time
-	slots          []*int
+	slots, doneBy  []*int
 	exclusives     []*string
 }
 
 // newColumns checks all items, and names every field that is wrong.
-func newColumns(items []assign.NewItem) (c itemColumns, err error) {
+func newColumns(items []assign.NewItem, of *assign.Settings) (c itemColumns, err error) {
 	var fields []assign.Field
 	for i := range items {
 		n := &items[i]
 		for _, f := range n.Check() {
 			fields = append(fields, assign.Field{Field: fmt.Sprintf("[%d].%s", i, f.Field), Detail: f.Detail})
+		}
+		if of.DoneBy > 1 && n.DoneBy == nil && (n.Exclusive != nil && *n.Exclusive != "" || n.Slots != nil && *n.Slots > 1) {
+			fields = append(fields, assign.Field{Field: fmt.Sprintf("[%d].done_by", i), Detail: fmt.Sprintf("an item of task %s is completed by %d people, who may hold it at a time; one with slots or exclusive says done_by: 1", of.Name, of.DoneBy)})
 		}
 		details := string(bytes.TrimSpace(n.Details))
 		if details == "" || details == "null" {
@@ -245,7 +283,7 @@ func newColumns(items []assign.NewItem) (c itemColumns, err error) {
 		c.priorities = append(c.priorities, n.Priority)
 		c.times = append(c.times, n.NotBefore)
 		c.deadlines = append(c.deadlines, n.Deadline)
-		c.slots = append(c.slots, n.Slots)
+		c.slots, c.doneBy = append(c.slots, n.Slots), append(c.doneBy, n.DoneBy)
 		c.exclusives = append(c.exclusives, n.Exclusive)
 	}
 	if len(fields) > 0 {

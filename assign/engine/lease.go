@@ -23,7 +23,7 @@ import (
 //
 // What is due is found by one index, of the time when something happens next to a lease: the warning, or else its end. Both
 // statements repeat the index's expression and condition.
-const (
+var (
 	// An expiry counts as an attempt: an item that kills its agents must not come back for ever. A program whose lease ran
 	// out counts as dead, so its pending request is ended, too. Otherwise it would get the item again, and hold it for
 	// another lease. A request that a round has locked is left to that round.

@@ -196,6 +196,9 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
 	s.stale = s.stale && s.fresh
+	if s.Once { // it conflicts with itself: whoever holds or completed an item under it does not get that
+		s.conflicts = append(s.conflicts, r.task)
+	}
 	s.absent(away, until)
 	s.retrying = time.Duration(retrying * float64(time.Second))
 	if r.ahead != nil {
@@ -296,6 +299,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 		items := make([]plan.Item, len(offers))
 		for i := range offers {
 			items[i] = offers[i].Item
+			items[i].Once = items[i].Once || r.state.Once
 		}
 		p := plan.Assign(requests, plan.Supply{Source: from.source(), Items: items, Cut: from.cut(), More: !all,
 			Usable: from.usable(), Used: from.used(), Stale: from.stale()})
@@ -404,6 +408,7 @@ type grants struct {
 	deadlines                        []*time.Time // as long as its last row that has one; see withText
 	again                            []bool       // likewise
 	seats                            []*int32     // likewise; nil: no limit binds the user
+	froms                            []*int64     // likewise
 }
 
 // add gives a place of an item to a waiter, who takes a seat for it if a limit binds them; lease is the task's.
@@ -426,6 +431,12 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration, q *qu
 			g.again = append(g.again, false)
 		}
 		g.again = append(g.again, true)
+	}
+	if o.from != nil {
+		for len(g.froms) < len(g.items) {
+			g.froms = append(g.froms, nil)
+		}
+		g.froms = append(g.froms, o.from)
 	}
 	if q != nil {
 		for len(g.seats) < len(g.items) {
@@ -459,18 +470,22 @@ func microseconds(d *assign.Duration) *int64 {
 // at clock_timestamp(): now() has stood still since the lock.
 const formatInsertWork = `
 insert into getwork.work (task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, details, attempt,
-  deadline, again, lease, lease_expires_at, warn_at%s)
+  deadline, again, lease, lease_expires_at, warn_at%[1]s)
 select $1, g.item, g.slot, g.exclusive, g.user_name, g.instance, nullif(g.request_id, 0), $2, g.rank, g.details::json, g.attempt,
   g.deadline, g.again, g.lease * interval '1 microsecond', clock_timestamp() + g.lease * interval '1 microsecond',
-  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'%s
+  clock_timestamp() + g.lease * 0.8::float8 * interval '1 microsecond'%[2]s
 from unnest($3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[],
-  $12::integer[], $13::timestamptz[], $14::boolean[]%s (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt, deadline, again%s`
+  $12::integer[], $13::timestamptz[], $14::boolean[]%[3]s (item, slot, exclusive, user_name, instance, request_id, rank, details, lease, attempt, deadline, again%[4]s`
 
 var (
 	insertWork = fmt.Sprintf(formatInsertWork, "", "", ") as g", ")")
 
 	// Of rounds that give seats. Two rounds of different tasks may give seats to the same users; in different orders they would deadlock.
 	insertSeated = fmt.Sprintf(formatInsertWork, ", seat", ", g.seat", ", $15::integer[]) with ordinality as g", ", seat, n)\norder by g.user_name collate \"C\", g.seat, g.n")
+
+	// Of rounds that give what has gone on from other work; seats are null where no limit binds.
+	insertFrom = fmt.Sprintf(formatInsertWork, ", seat, from_work", ", g.seat, g.from_work", ", $15::integer[], $16::bigint[]) with ordinality as g",
+		", seat, from_work, n)\norder by g.user_name collate \"C\", g.seat, g.n")
 )
 
 // For rounds that answer their clicks directly.
@@ -484,7 +499,10 @@ func (g *grants) insert(x *pg.Writes, r *round, run *int64, given func(i int, w 
 	}
 	statement, args := insertWork, []any{r.task, run, g.items, g.slots, g.exclusives, g.users, g.instances, g.requests, g.ranks, g.details,
 		g.leases, g.attempts, g.deadlines, g.again}
-	if g.seats != nil {
+	switch {
+	case g.froms != nil:
+		statement, args = insertFrom, append(args, g.seats, g.froms)
+	case g.seats != nil:
 		statement, args = insertSeated, append(args, g.seats)
 	}
 	var read func(pgx.CollectableRow) error
@@ -519,6 +537,9 @@ func (g *grants) reader(r *round, given func(i int, w assign.Work)) func(pgx.Col
 			w.Deadline = assign.UTC(g.deadlines[i])
 		}
 		w.Again = i < len(g.again) && g.again[i]
+		if i < len(g.froms) && g.froms[i] != nil {
+			w.From = *g.froms[i]
+		}
 		w.SetDetails(json.RawMessage(g.details[i]))
 		if l := g.leases[i]; l != nil {
 			lease := assign.Microseconds(*l)

@@ -24,6 +24,7 @@ type offer struct {
 	plan.Item
 	attempt int        // the number of the attempt if it is handed out
 	again   bool       // somebody has let go of it before
+	from    *int64     // the completed work that an inbox's item went on from; nil: none
 	until   *time.Time // for an item of an inbox with several places: when the first user who has put it off may have it again
 }
 

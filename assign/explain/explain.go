@@ -97,6 +97,7 @@ type explainer struct {
 	blocking   []bound      // work that is put off or never to return, and not for one user alone
 	member     *assign.Work // the held member of its exclusive group
 	due        *time.Time   // for an item of an inbox: when it falls due
+	completed  []string     // who has completed it, if different people are to; nil: one is enough
 }
 
 // bound is closed work that still decides who may have the item.
@@ -131,7 +132,7 @@ limit 1`
 select case when i.due_at is null then 1
     + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority > i.priority)
     + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority = i.priority and j.id < i.id)
-  end, ` + engine.InboxPlaces + `, i.exclusive, i.details::text, i.deadline
+  end, ` + engine.InboxPlaces + `, i.exclusive, i.details::text, i.deadline, ` + engine.CompletedOf + `
 from getwork.item i
 where i.task_id = $1 and i.item = $2 and i.done_at is null`
 )
@@ -144,7 +145,7 @@ func (s *explainer) match(ctx context.Context) error {
 	var err error
 	if s.task.Inbox() {
 		s.Source = "inbox"
-		err = s.e.DB.QueryRow(ctx, s.e.SQL(selectInInbox), s.id, s.Item, s.task.Slots).Scan(into...)
+		err = s.e.DB.QueryRow(ctx, s.e.SQL(selectInInbox), s.id, s.Item, s.task.Slots, s.task.DoneBy).Scan(append(into, &s.completed)...)
 	} else {
 		s.Source = "shelf"
 		err = s.e.DB.QueryRow(ctx, s.e.SQL(selectPlaceOnShelf), s.id, s.Item).Scan(append([]any{&s.shelfRun}, into...)...)
@@ -209,7 +210,7 @@ where w.task_id = $1 and w.exclusive = $3 and w.state = 'held' and w.item <> $2`
 
 	selectElsewhere = `
 select d.user_name, s.name
-from (select other_id as id from getwork.task_conflict where task_id = $1) t
+from (select other_id as id from getwork.task_conflict where task_id = $1 union all select $1 where $3) t
 join getwork.task_state s on s.task_id = t.id
 cross join (select $2::text collate "C" as item) c
 cross join lateral (
@@ -228,12 +229,19 @@ func (s *explainer) read(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.QueryRow(ctx, s.e.SQL(conflictsOf), s.id).Scan(&conflicts); err != nil {
 		return err
 	}
+	if s.task.Once {
+		conflicts = append(conflicts, s.id)
+	}
+	for _, user := range s.completed {
+		s.bar(assign.Barred{User: user, Because: "has completed it"})
+	}
 	var batch pgx.Batch
 	batch.Queue(s.e.SQL(selectTaskNow), s.id, s.Item).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&s.paused, &s.freshUntil, &s.onShelf, &s.due)
 	})
 	batch.Queue(s.e.SQL(selectStanding), s.id, conflicts, s.Item, s.Slots, s.Exclusive, s.shelfRun).QueryRow(func(row pgx.Row) (err error) {
 		s.item, err = engine.ScanItem(row, &s.gone)
+		engine.DifferentUsers(&s.item, s.completed)
 		return err
 	})
 	batch.Queue(s.e.SQL(selectBinding), s.id, s.Item).Query(s.readBinding)
@@ -244,7 +252,7 @@ func (s *explainer) read(ctx context.Context, tx pgx.Tx) error {
 		}
 		return err
 	})
-	batch.Queue(s.e.SQL(selectElsewhere), s.id, s.Item).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.e.SQL(selectElsewhere), s.id, s.Item, s.task.Once).Query(func(rows pgx.Rows) error {
 		var user, task string
 		_, err := pgx.ForEachRow(rows, []any{&user, &task}, func() error {
 			s.bar(assign.Barred{User: user, Because: "holds or completed it under task " + task})
@@ -377,6 +385,9 @@ func (s *explainer) heldBy() string {
 		names = append(names[:3], fmt.Sprintf("and %d more", len(s.Held)-3))
 	}
 	who := strings.Join(names, ", ")
+	if s.completed != nil {
+		return fmt.Sprintf("%s; those who are missing hold it: %s", s.completedOf(), who)
+	}
 	if s.Slots > 1 {
 		return fmt.Sprintf("%d of its %d places are taken: %s", len(s.Held), s.Slots, who)
 	}
@@ -395,7 +406,7 @@ func (s *explainer) placeFree() *time.Time {
 		}
 	}
 	slices.SortFunc(ends, time.Time.Compare)
-	if over := len(s.Held) - s.Slots; over >= 0 && over < len(ends) {
+	if over := len(s.Held) - s.item.Slots; over >= 0 && over < len(ends) {
 		return &ends[over]
 	}
 	return nil
@@ -408,9 +419,17 @@ func (s *explainer) comesBack(until *time.Time) string {
 	return fmt.Sprintf("; it comes back at %s, unless the lease is extended.", assign.TimeText(*until))
 }
 
+// completedOf returns a sentence without its end.
+func (s *explainer) completedOf() string {
+	return fmt.Sprintf("It was completed by %d of %d", len(s.completed), s.Slots)
+}
+
 func (s *explainer) free() string {
 	text := "It can be handed out."
-	if s.Slots > 1 {
+	switch {
+	case s.completed != nil:
+		text = fmt.Sprintf("%s, and %d hold it.", s.completedOf(), len(s.Held))
+	case s.Slots > 1:
 		text = fmt.Sprintf("%d of its %d places are free.", s.Slots-len(s.item.Taken), s.Slots)
 	}
 	if len(s.Barred) > 0 {

@@ -75,6 +75,78 @@ func conflictIDs(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, n
 	return ids, nil
 }
 
+// others are the tasks that a task's settings name.
+type others struct {
+	conflicts []int64
+	onward    int64 // of on_complete; 0: none
+}
+
+// lockOthers takes the assign locks of a task, of those that it conflicts with and that it will conflict with, and of those that its
+// completions may go on to; it returns those that s names. They are read again under the locks: one may have been deleted meanwhile, and
+// of two managers who close a circle one is refused.
+func lockOthers(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, s *assign.Settings) (named others, err error) {
+	var chain []int64
+	for range 2 {
+		if named.conflicts, err = conflictIDs(ctx, e, tx, task, s.ConflictsWith); err != nil {
+			return named, err
+		}
+		if chain, err = chainOf(ctx, e, tx, task, s.OnComplete); err != nil {
+			return named, err
+		}
+		if len(chain) > 0 {
+			named.onward = chain[0]
+		}
+		if err := lockConflicts(ctx, e, tx, task, append(chain, named.conflicts...)); err != nil {
+			return named, err
+		}
+	}
+	return named, nil
+}
+
+// selectChain follows the tasks to which completions go on. A circle that has been there ends it.
+const selectChain = `
+with recursive chain as (
+  select s.task_id, v.query is null as inbox, v.on_complete, 1 as n
+  from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  where s.name = $1 and s.deleted_at is null
+  union all
+  select s.task_id, v.query is null, v.on_complete, c.n + 1
+  from chain c
+  join getwork.task_state s on s.task_id = (c.on_complete->>'task_id')::bigint
+  join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+  where c.n < 100
+)
+select task_id, inbox from chain order by n`
+
+// chainOf returns the tasks to which completions of the task go on, one after the other. It refuses one that is no inbox, and a chain that
+// leads back to the task.
+func chainOf(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, on *assign.OnComplete) (chain []int64, err error) {
+	if on == nil {
+		return nil, nil
+	}
+	rows, err := tx.Query(ctx, e.SQL(selectChain), on.Task)
+	var id int64
+	var inbox, first bool
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&id, &inbox}, func() error {
+			first = first || inbox && len(chain) == 0
+			chain = append(chain, id)
+			return nil
+		})
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read where completions go on to: %w", err)
+	case len(chain) == 0:
+		return nil, assign.RefuseField("on_complete", "no task %s; name an inbox", on.Task)
+	case !first:
+		return nil, assign.RefuseField("on_complete", "task %s has a query, which finds its items; name an inbox", on.Task)
+	case slices.Contains(chain, task), len(chain) == 100:
+		return nil, assign.RefuseField("on_complete", "what task %s completes leads back to this task; name another inbox", on.Task)
+	}
+	return chain, nil
+}
+
 // lockConflicts takes the assign locks of a task, of those that it conflicts with, and of those that it will conflict with.
 func lockConflicts(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, also []int64) error {
 	if _, err := tx.Exec(ctx, e.SQL(lockAssigns), append([]int64{task}, also...), task); err != nil {

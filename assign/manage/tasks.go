@@ -19,9 +19,9 @@ import (
 	"getwork/assign/records"
 )
 
-// insertVersion writes a version; conflicts are the tasks that it names.
-func insertVersion(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, version int, s assign.Settings, conflicts []int64, by string) error {
-	values, err := records.FromSettings(&s, conflicts)
+// insertVersion writes a version, which names the others.
+func insertVersion(ctx context.Context, e *engine.Engine, tx pgx.Tx, task int64, version int, s assign.Settings, of others, by string) error {
+	values, err := records.FromSettings(&s, of.conflicts, of.onward)
 	if err == nil {
 		_, err = tx.Exec(ctx, e.SQL(records.InsertVersion), append([]any{task, version, by}, values...)...)
 	}
@@ -54,14 +54,8 @@ func CreateTask(ctx context.Context, e *engine.Engine, s assign.Settings, by str
 		if err := tx.QueryRow(ctx, e.SQL(insertTask)).Scan(&id); err != nil {
 			return err
 		}
-		others, err := conflictIDs(ctx, e, tx, id, s.ConflictsWith)
+		others, err := lockOthers(ctx, e, tx, id, &s)
 		if err != nil {
-			return err
-		}
-		if err := lockConflicts(ctx, e, tx, id, others); err != nil {
-			return err
-		}
-		if others, err = conflictIDs(ctx, e, tx, id, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if err := insertVersion(ctx, e, tx, id, 1, s, others, by); err != nil {
@@ -70,7 +64,7 @@ func CreateTask(ctx context.Context, e *engine.Engine, s assign.Settings, by str
 		if _, err := tx.Exec(ctx, e.SQL(insertState), id, s.Name, s.Paused); err != nil {
 			return err
 		}
-		if err := setConflicts(ctx, e, tx, id, others); err != nil {
+		if err := setConflicts(ctx, e, tx, id, others.conflicts); err != nil {
 			return err
 		}
 		return e.Audit.Write(ctx, tx, audit.Act{Act: "task.create", Object: s.Name, Detail: audit.TextsOf(&s)})
@@ -118,19 +112,30 @@ func UpdateTask(ctx context.Context, e *engine.Engine, name string, version int,
 const (
 	anyHeld = `select exists (select from getwork.work where task_id = $1 and state = 'held')`
 
-	// settlePlaces concerns items without a number of places of their own, while nobody holds any. With one place, an item whose work is
+	// settlePlaces concerns items that have one place by the task's new slots and done_by ($2, $3), and had several by the old ones ($4,
+	// $5), or the other way round, while nobody holds any. With one place, an item whose work is
 	// put off or never to return leaves the index of ready items. With several, such work binds its own holder alone, and others can
 	// have the item.
 	settlePlaces = `
 update getwork.item i
-set due_at = case when $2 = 1 then greatest(i.due_at, b.until) else nullif(i.due_at, b.until) end
+set due_at = case when p.several then nullif(i.due_at, b.until) else greatest(i.due_at, b.until) end
 from (
   select w.item, max(coalesce(w.available_at, 'infinity')) as until
   from ` + records.Binding + ` w
   where w.task_id = $1 and ` + records.Blocks + `
   group by w.item
 ) b
-where i.task_id = $1 and i.item = b.item and i.done_at is null and i.slots is null and i.exclusive is null`
+join getwork.item o on o.task_id = $1 and o.item = b.item and o.done_at is null and o.exclusive is null
+cross join lateral (select greatest(coalesce(o.slots, $2), coalesce(o.done_by, $3)) > 1 as several,
+  greatest(coalesce(o.slots, $4), coalesce(o.done_by, $5)) > 1 as had) p
+where i.id = o.id and p.several <> p.had`
+
+	// finishCompleted is for a lower done_by: as many have completed these items. Nobody works on for them in vain, but for those who hold
+	// one already, and whoever completes it then completes what is done.
+	finishCompleted = `
+update getwork.item i
+set done_at = clock_timestamp()
+where i.task_id = $1 and i.done_at is null and i.done_by is null and i.exclusive is null and cardinality(i.completed_by) >= $2`
 )
 
 // update is [UpdateTask]. restored is the version whose settings change gives back; 0: of none.
@@ -161,14 +166,8 @@ func update(ctx context.Context, e *engine.Engine, name string, version int, by 
 	}
 	var partners []int64 // the tasks that conflicted until now
 	err = pg.Transact(ctx, e.DB, func(tx pgx.Tx) error {
-		others, err := conflictIDs(ctx, e, tx, t.ID, s.ConflictsWith)
+		others, err := lockOthers(ctx, e, tx, t.ID, &s)
 		if err != nil {
-			return err
-		}
-		if err := lockConflicts(ctx, e, tx, t.ID, others); err != nil {
-			return err
-		}
-		if others, err = conflictIDs(ctx, e, tx, t.ID, s.ConflictsWith); err != nil { // one may have been deleted meanwhile
 			return err
 		}
 		if partners, err = e.Partners(ctx, tx, t.ID); err != nil {
@@ -196,7 +195,7 @@ func update(ctx context.Context, e *engine.Engine, name string, version int, by 
 		if err := insertVersion(ctx, e, tx, t.ID, version+1, s, others, by); err != nil {
 			return err
 		}
-		if err := setConflicts(ctx, e, tx, t.ID, others); err != nil {
+		if err := setConflicts(ctx, e, tx, t.ID, others.conflicts); err != nil {
 			return err
 		}
 		other := s.Query != t.Query || s.Slots != t.Slots
@@ -207,15 +206,20 @@ func update(ctx context.Context, e *engine.Engine, name string, version int, by 
 		if _, err := tx.Exec(ctx, e.SQL(updateSettings), t.ID, version+1, s.Name, s.Paused, other, other || s.FreshFor == 0, shorter); err != nil {
 			return err
 		}
-		if s.Inbox() && (s.Slots > 1) != (t.Slots > 1) {
+		if s.Inbox() && ((s.Slots > 1) != (t.Slots > 1) || (s.DoneBy > 1) != (t.DoneBy > 1)) {
 			var held bool
 			if err := tx.QueryRow(ctx, e.SQL(anyHeld), t.ID).Scan(&held); err != nil {
 				return err
 			}
 			if held {
-				return assign.Refuse(assign.InUse, "somebody holds work of task %q, so its slots don't change from or to 1; pause it, and release or await what is held", t.Name)
+				return assign.Refuse(assign.InUse, "somebody holds work of task %q, so its slots and done_by don't change from or to 1; pause it, and release or await what is held", t.Name)
 			}
-			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots); err != nil {
+			if _, err := tx.Exec(ctx, e.SQL(settlePlaces), t.ID, s.Slots, s.DoneBy, t.Slots, t.DoneBy); err != nil {
+				return err
+			}
+		}
+		if s.DoneBy < t.DoneBy {
+			if _, err := tx.Exec(ctx, e.SQL(finishCompleted), t.ID, s.DoneBy); err != nil {
 				return err
 			}
 		}
@@ -285,7 +289,7 @@ func DeleteTask(ctx context.Context, e *engine.Engine, name string, only int) er
 const namedByOthers = `
 select coalesce(min(s.name), '')
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-where $1 = any(v.conflicts_with) and s.deleted_at is null and s.task_id <> $1`
+where ($1 = any(v.conflicts_with) or (v.on_complete->>'task_id')::bigint = $1) and s.deleted_at is null and s.task_id <> $1`
 
 // deleteTask deletes a task, unless it is in use, and returns the tasks that it conflicted with.
 func deleteTask(ctx context.Context, e *engine.Engine, tx pgx.Tx, t assign.Task, only int) (partners []int64, err error) {
@@ -311,7 +315,7 @@ func deleteTask(ctx context.Context, e *engine.Engine, tx pgx.Tx, t assign.Task,
 		return nil, err
 	}
 	if naming != "" {
-		return nil, assign.Refuse(assign.InUse, "task %q names task %q in conflicts_with; take it out there first", naming, t.Name)
+		return nil, assign.Refuse(assign.InUse, "task %q names task %q in conflicts_with or on_complete; take it out there first", naming, t.Name)
 	}
 	if partners, err = e.Partners(ctx, tx, t.ID); err != nil {
 		return nil, err

@@ -64,6 +64,7 @@ type Item struct {
 	Taken     []int    // the numbers of the held places; after Slots was lowered there may be more than Slots, and higher ones
 	Holders   []Holder // the holders of those places; no holder has an item twice
 	Barred    []Bar    // users who may not have it
+	Once      bool     // a user has it once, not each instance of theirs
 	Exclusive string   // its group, of which one member is held at a time, by one holder; empty for none
 	Busy      bool     // another member of the group is held
 }
@@ -86,6 +87,7 @@ const (
 	HoldsIt                  // the holder has it already
 	FourEyes                 // the user holds or completed it under a task that this one conflicts with
 	LetGo                    // the user returned it to others, or put it off
+	Completed                // the user has completed it, and others are to
 )
 
 // Bars says what keeps the request's user from the item, as both were before the round.
@@ -103,8 +105,10 @@ func Bars(r *Request, it *Item) Because {
 
 // bars is Bars for a user who has room, and an item that somebody could have. A round keeps count of both itself.
 func bars(r *Request, it *Item) Because {
-	if slices.Contains(it.Holders, r.Holder) {
-		return HoldsIt
+	for _, h := range it.Holders {
+		if it.as(h) == it.as(r.Holder) {
+			return HoldsIt
+		}
 	}
 	for i := range it.Barred {
 		if it.Barred[i].User == r.Holder.User {
@@ -112,6 +116,14 @@ func bars(r *Request, it *Item) Because {
 		}
 	}
 	return Free
+}
+
+// as is who counts as having the item if the holder has it.
+func (it *Item) as(h Holder) Holder {
+	if it.Once {
+		h.Instance = ""
+	}
+	return h
 }
 
 // free returns the number of free places. It is negative if places were lowered.
@@ -339,7 +351,7 @@ func (s *stock) pick(r *Request, n int) (found []int, left int) {
 			counted[it.Exclusive] = it.Exclusive != ""
 			left++
 		}
-		if bars(r, it.Item) != Free || slices.Contains(s.given[r.Holder], i) {
+		if bars(r, it.Item) != Free || slices.Contains(s.given[it.as(r.Holder)], i) {
 			continue
 		}
 		chosen[it.Exclusive] = it.Exclusive != ""
@@ -359,7 +371,7 @@ func (s *stock) take(h Holder, items []int) []Grant {
 			s.busy[it.Exclusive] = true
 		}
 		grants = append(grants, Grant{Item: i, Slot: it.slot})
+		s.given[it.as(h)] = append(s.given[it.as(h)], i)
 	}
-	s.given[h] = append(s.given[h], items...)
 	return grants
 }

@@ -66,6 +66,11 @@ func situationOf(draw func(n int) int) ([]Request, Supply) {
 			}
 		}
 	}
+	if seldom() {
+		for i := range supply.Items {
+			supply.Items[i].Once = draw(2) == 1
+		}
+	}
 	return requests, supply
 }
 

@@ -123,6 +123,8 @@ func parseItem(t *testing.T, text string) Item {
 			it.Barred = append(it.Barred, Bar{rest, LetGo})
 		case part == "busy":
 			it.Busy = true
+		case part == "once":
+			it.Once = true
 		default:
 			var slot int
 			scan(t, rest, "%d", &slot)

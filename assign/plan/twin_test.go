@@ -52,17 +52,13 @@ func (l *ledger) allowed(h Holder, item int) bool {
 			return false
 		}
 	}
+	has := func(other Holder) bool { return other == h || l.items[item].Once && other.User == h.User }
 	for _, x := range l.lines {
-		if x.item == item && x.holder == h {
+		if x.item == item && has(x.holder) {
 			return false
 		}
 	}
-	for _, holder := range l.items[item].Holders {
-		if holder == h {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.items[item].Holders, has)
 }
 
 // give hands out one place after the other, up to n, each time searching from the best item.
@@ -211,6 +207,7 @@ func TestBars(t *testing.T) {
 		HoldsIt:   {Slots: 3, Taken: []int{1, 2}, Holders: []Holder{bob, ann}, Barred: []Bar{{"Ann", LetGo}}},
 		FourEyes:  {Slots: 1, Barred: []Bar{{"Bob", LetGo}, {"Ann", FourEyes}, {"Ann", LetGo}}},
 		LetGo:     {Slots: 1, Barred: []Bar{{"Bob", FourEyes}, {"Ann", LetGo}}},
+		Completed: {Slots: 2, Once: true, Taken: []int{1}, Holders: []Holder{{User: "Bob", Instance: "two"}}, Barred: []Bar{{"Ann", Completed}}},
 	} {
 		if got := Bars(&Request{Holder: ann, Room: 1}, &it); got != want {
 			t.Errorf("%+v: %d, want %d", it, got, want)
@@ -226,7 +223,7 @@ func checkBars(t *testing.T, requests []Request, items []Item) {
 	t.Helper()
 	for _, r := range requests {
 		r.Wanted, r.Lingers, r.Elsewhere = 1, false, false
-		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred}
+		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred, Completed: Barred}
 		for i := range items {
 			a := Assign([]Request{r}, Supply{Source: Inbox, Items: items[i : i+1], Usable: true}).Answers[0]
 			because := Bars(&r, &items[i])

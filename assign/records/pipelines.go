@@ -15,7 +15,7 @@ import (
 const WorkColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
   w.attempt, w.state, w.closed_at, w.available_at, w.note, w.error, w.to_others, w.exhausted,
   coalesce(w.state = 'held' and w.lease_expires_at - w.lease * 0.2 <= clock_timestamp(), false),
-  (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.deadline, coalesce(w.again, false), w.task_id`
+  (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.deadline, coalesce(w.again, false), coalesce(w.from_work, 0), w.task_id`
 
 // workScan reads rows of WorkColumns, one after another.
 type workScan struct {
@@ -44,7 +44,7 @@ func NewWorkScan(also ...any) *workScan {
 	w := &s.w
 	s.into = append([]any{&w.ID, &s.task, &w.Item, &s.user, &s.instance, &w.Slot, &s.details, &w.AssignedAt, &w.LeaseExpiresAt,
 		&w.Attempt, &s.state, &w.ClosedAt, &w.AvailableAt, &w.Note,
-		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &w.Lease, &w.ClosedBy, &w.Deadline, &w.Again, &w.TaskID}, also...)
+		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &w.Lease, &w.ClosedBy, &w.Deadline, &w.Again, &w.From, &w.TaskID}, also...)
 	return s
 }
 

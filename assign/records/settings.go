@@ -21,6 +21,12 @@ var SettingsColumns = func() string {
 		switch {
 		case of.Name == "conflicts_with":
 			column = `array(select o.name from getwork.task_state o where o.task_id = any(v.conflicts_with) order by o.name)`
+		case of.Name == "on_complete": // it is stored by its task's id, as that may be renamed; nowhere once that was deleted
+			column = `case when v.on_complete is not null then (
+    select v.on_complete - 'task_id' || jsonb_build_object('task', o.name)
+    from getwork.task_state o where o.task_id = (v.on_complete->>'task_id')::bigint and o.deleted_at is null) end`
+		case of.Type.Kind() == reflect.Bool:
+			column = `coalesce(` + column + `, false)`
 		case of.IsDuration():
 			column = `(extract(epoch from ` + column + `) * 1000000)::bigint`
 		case of.Type == reflect.TypeFor[assign.Query]():
@@ -53,6 +59,8 @@ var InsertVersion = func() string {
 		switch {
 		case of.IsDuration():
 			value += `::bigint * interval '1 microsecond'`
+		case of.Name == "on_complete":
+			value += `::jsonb - 'task'`
 		case of.Type == reflect.TypeFor[assign.Query]():
 			value = `nullif(` + value + `, '')`
 		}
@@ -61,8 +69,9 @@ var InsertVersion = func() string {
 	return `insert into getwork.task_version (` + columns + `) values (` + values + `)`
 }()
 
-// FromSettings returns the arguments of InsertVersion for the settings; conflicts are the ids of the tasks that they name.
-func FromSettings(s *assign.Settings, conflicts []int64) (values []any, err error) {
+// FromSettings returns the arguments of InsertVersion for the settings; conflicts are the ids of the tasks that they name, and onward that
+// of the task that their on_complete names.
+func FromSettings(s *assign.Settings, conflicts []int64, onward int64) (values []any, err error) {
 	for _, of := range assign.AllSettings {
 		value := of.In(s).Interface()
 		switch v := value.(type) {
@@ -79,8 +88,22 @@ func FromSettings(s *assign.Settings, conflicts []int64) (values []any, err erro
 			}
 			value = display
 		}
-		if of.Name == "conflicts_with" {
+		switch of.Name {
+		case "conflicts_with":
 			value = conflicts
+		case "on_complete":
+			if s.OnComplete == nil {
+				value = nil
+				break
+			}
+			b, err := json.Marshal(struct {
+				Task int64 `json:"task_id"`
+				assign.OnComplete
+			}{onward, *s.OnComplete})
+			if err != nil {
+				return nil, fmt.Errorf("encode where completions go on to: %w", err)
+			}
+			value = string(b)
 		}
 		values = append(values, value)
 	}

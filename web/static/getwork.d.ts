@@ -30,6 +30,8 @@ export interface Work {
   to_others?: boolean;
   exhausted?: boolean;
   expiring?: boolean;
+  /** The completed work that its item went on from. */
+  from?: ID;
   /** Somebody had let go of the item before. */
   again?: boolean;
   /** How: only from showWork(), for those who may know. */
@@ -82,6 +84,8 @@ export interface Task {
   max_open: number | null;
   lease: Duration | null;
   slots: number;
+  done_by: number;
+  once: boolean;
   max_attempts: number | null;
   backoff: Duration;
   rerun_after: Duration;
@@ -91,6 +95,7 @@ export interface Task {
   on_away: 'keep' | 'release' | 'to';
   priority: number;
   pick: 'any' | 'next';
+  on_complete: { task: string; share: number } | null;
   paused: boolean;
   version: number;
   waiting: number;
@@ -204,6 +209,7 @@ export interface NewItem {
   not_before?: Time | Duration;
   deadline?: Time;
   slots?: number;
+  done_by?: number;
   exclusive?: string;
   details?: Record<string, unknown>;
 }

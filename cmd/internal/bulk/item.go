@@ -21,6 +21,7 @@ type Item struct {
 	NotBefore *time.Time      `json:"not_before,omitempty"`
 	Deadline  *time.Time      `json:"deadline,omitempty"`
 	Slots     *int            `json:"slots,omitempty"`
+	DoneBy    *int            `json:"done_by,omitempty"`
 	Exclusive *string         `json:"exclusive,omitempty"`
 	Details   json.RawMessage `json:"details,omitempty"`
 }
@@ -35,6 +36,9 @@ func (i *Item) FillIn(from Item) {
 	}
 	if i.Slots == nil {
 		i.Slots = from.Slots
+	}
+	if i.DoneBy == nil {
+		i.DoneBy = from.DoneBy
 	}
 	if i.Exclusive == nil {
 		i.Exclusive = from.Exclusive

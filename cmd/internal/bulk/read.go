@@ -199,7 +199,7 @@ func decode(line []byte, item *Item) error {
 		return errors.New(`a row is an object, such as {"item": "a"}, or a key in quotation marks`)
 	}
 	var when, deadline *string
-	fields := map[string]any{"item": &item.Item, "priority": &item.Priority, "not_before": &when, "deadline": &deadline, "slots": &item.Slots, "exclusive": &item.Exclusive, "details": &item.Details}
+	fields := map[string]any{"item": &item.Item, "priority": &item.Priority, "not_before": &when, "deadline": &deadline, "slots": &item.Slots, "done_by": &item.DoneBy, "exclusive": &item.Exclusive, "details": &item.Details}
 	d := json.NewDecoder(bytes.NewReader(object))
 	_, _ = d.Token() // the brace; the JSON is valid
 	seen := map[string]bool{}
@@ -356,12 +356,16 @@ func fromCells(names, cells []string) (i Item, err error) {
 			}
 			priority := int32(n)
 			i.Priority = &priority
-		case "slots":
+		case "slots", "done_by":
 			n, err := strconv.Atoi(strings.TrimSpace(cell))
 			if err != nil {
-				return i, fmt.Errorf("slots must be a whole number, not %q", cell)
+				return i, fmt.Errorf("%s must be a whole number, not %q", name, cell)
 			}
-			i.Slots = &n
+			if name == "slots" {
+				i.Slots = &n
+			} else {
+				i.DoneBy = &n
+			}
 		case "not_before", "deadline":
 			if err := i.setMoment(name, cell); err != nil {
 				return i, err

@@ -154,6 +154,7 @@ type itemsPushCmd struct {
 	Priority  *int32   `help:"Items with a higher priority are handed out first; the default is 0." placeholder:"N"`
 	NotBefore string   `help:"When the items may first be handed out: a time such as 2030-01-31T08:00:00Z or, in this machine's zone, \"2030-01-31 08:00\", or a time from now such as 90m." placeholder:"TIME"`
 	Slots     *int     `help:"How many people may hold an item at a time; the default is the task's." placeholder:"N"`
+	DoneBy    *int     `help:"How many different people complete an item before it is done; the default is the task's." placeholder:"N"`
 	Exclusive *string  `help:"The items' group: only one item of a group is held at a time." placeholder:"GROUP"`
 	Format    string   `help:"How the file has its items: csv or ndjson. The default is what its name ends with: .csv, .ndjson or .jsonl." enum:",csv,ndjson" default:"" placeholder:"FORMAT"`
 	FromLine  int      `help:"Leave out the rows before this line; a push that broke off says from which line to go on." placeholder:"LINE"`
@@ -172,9 +173,9 @@ func (itemsPushCmd) Help() string {
 
 A file has one key per line, or one JSON object per line, or it is a JSON array, or CSV. An object has the fields that the API takes; all but item may be left out, and flags set those that are missing:
 
-  {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "deadline": "2030-02-28T17:00:00Z", "slots": 1, "exclusive": "album-7", "details": {"width": 800}}
+  {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "deadline": "2030-02-28T17:00:00Z", "slots": 1, "done_by": 1, "exclusive": "album-7", "details": {"width": 800}}
 
-The first row of CSV names the columns: item, and any of priority, not_before, deadline, slots, exclusive and details; all other columns become details, as text. An item's details have at most 64 KiB, and 64 levels of objects and arrays in each other. Columns without a name must be empty. not_before and deadline are times with their zone, as PostgreSQL prints a timestamptz. An apostrophe before = + - @ is taken off, because exports put it there.
+The first row of CSV names the columns: item, and any of priority, not_before, deadline, slots, done_by, exclusive and details; all other columns become details, as text. An item's details have at most 64 KiB, and 64 levels of objects and arrays in each other. Columns without a name must be empty. not_before and deadline are times with their zone, as PostgreSQL prints a timestamptz. An apostrophe before = + - @ is taken off, because exports put it there.
 
 Rows are pushed in batches, however long the file is. A row with a fault is reported with its line and left out, all others are pushed, and the exit status is then 1; so it is if there is no row. A key with blanks at its ends, or with characters that can't be seen, is pushed with a warning: it is another key than the one that looks the same.
 
@@ -226,7 +227,7 @@ func (c itemsPushCmd) format() (bulk.Format, error) {
 
 // fill returns the fields that flags set for items that lack them.
 func (c itemsPushCmd) fill() (bulk.Item, error) {
-	fill := bulk.Item{Priority: c.Priority, Slots: c.Slots, Exclusive: c.Exclusive}
+	fill := bulk.Item{Priority: c.Priority, Slots: c.Slots, DoneBy: c.DoneBy, Exclusive: c.Exclusive}
 	if c.NotBefore != "" {
 		at, err := timeOf("--not-before", c.NotBefore, time.Now())
 		if err != nil {

@@ -211,6 +211,12 @@ var SettingFlags = kong.NamedMapper("setting", kong.MapperFunc(func(ctx *kong.De
 		if err := d.Decode(v); err != nil {
 			return fmt.Errorf("JSON such as {\"title\":\"{name}\"}, or none: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
+	case *assign.OnComplete:
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(v); err != nil {
+			return fmt.Errorf("JSON such as {\"task\":\"review\",\"share\":0.1}, or none: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
 	case *assign.Query:
 		*v = cmp.Or(assign.Query(text), noText)
 	case encoding.TextUnmarshaler:

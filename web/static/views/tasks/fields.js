@@ -32,7 +32,7 @@ function helpOf(field) {
   return ['count', 'duration'].includes(field.kind) ? t`Default: ${String(defaults[field.name])}.` : '';
 }
 
-const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice };
+const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice, truth: choice };
 
 function line(field, a) {
   return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}

@@ -24,6 +24,10 @@ export const groups = [
       help: t`How many items of this task a user may hold.` },
     { name: 'slots', label: t`Places per item`, kind: 'count', least: 1, most: 10_000,
       help: t`How many may hold the same item at a time, where the item itself does not say.` },
+    { name: 'done_by', label: t`People per item`, kind: 'count', least: 1, most: 100, only: 'inbox',
+      help: t`How many different people complete an item before it is done, where the item itself does not say.` },
+    { name: 'once', label: t`Same person again`, kind: 'truth', only: 'query', choices: [['false', t`may get an item again`], ['true', t`gets each item once`]],
+      help: t`Whether somebody who completed an item may get it again when the query returns it.` },
     { name: 'lease', label: t`Lease`, kind: 'duration', least: '1s', most: '168h', none: t`until it is let go of`,
       help: t`How long work is held before it goes back by itself; its holder can extend the lease.` },
     { name: 'on_away', label: t`When its holder is away`, kind: 'choice',
@@ -44,6 +48,10 @@ export const groups = [
         + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}'}.` },
     { name: 'notes', label: t`Earlier notes`, kind: 'choice', choices: [['holders', t`holders and managers`], ['managers', t`managers only`]],
       help: t`Who sees how an item was let go of before, and what was noted.` },
+  ] },
+  { title: t`When it is completed`, fields: [
+    { name: 'on_complete', label: t`Goes on to`, kind: 'json', wide: true, none: t`nowhere`,
+      help: `${t`JSON with another task, which is an inbox, and the share of completed items that goes there:`} {"task": "review", "share": 0.1}.` },
   ] },
   { title: t`When the query runs`, only: 'query', fields: [
     { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
@@ -79,14 +87,14 @@ const queries = [
 ];
 
 /** All settings but paused, which is not typed, by name, in the order in which they are shown. */
-const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: g.only })));
+const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: f.only ?? g.only })));
 export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) => [f.name, f]));
 
 /** A new task's values, as on the server. */
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
-  max_request: 5, max_open: null, lease: null, slots: 1, max_attempts: null, backoff: '30s', rerun_after: '1m',
-  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', paused: false, version: 0,
+  max_request: 5, max_open: null, lease: null, slots: 1, done_by: 1, once: false, max_attempts: null, backoff: '30s', rerun_after: '1m',
+  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', on_complete: null, paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
@@ -120,6 +128,7 @@ export function read(field, typed) {
     case 'count': return readCount(field, typed.trim());
     case 'duration': return readDuration(field, typed.trim());
     case 'list': return readList(field, typed);
+    case 'truth': return { value: typed === 'true' };
     case 'json': return readJSON(typed);
     case 'name': return slug.test(typed)
       ? { value: typed } : { error: t`A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.` };
@@ -189,7 +198,7 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 export function valueText(field, value) {
   if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? t`none`;
   if (field.kind === 'list') return value.join(', ');
-  if (field.kind === 'choice') return new Map(field.choices).get(value) ?? value;
+  if (field.kind === 'choice' || field.kind === 'truth') return new Map(field.choices).get(String(value)) ?? value;
   if (field.kind === 'json') return JSON.stringify(value);
   return value === '' ? t`empty` : String(value);
 }
