@@ -106,7 +106,7 @@ func (c *Config) scheme(r *http.Request) string {
 
 // secured sets the security headers of every answer.
 func (s *server) secured(next http.Handler) http.Handler {
-	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
+	policy := "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors " +
 		cmp.Or(s.FrameAncestors, "'none'") +
 		// Text becomes markup only through lit-html's templates, and never becomes a script.
 		"; require-trusted-types-for 'script'; trusted-types lit-html"

@@ -32,7 +32,7 @@ func Static() fs.FS { return static }
 // views are the addresses of the web page's views; a name may follow some of them, such as a task's.
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/limits", "/wall", "/account", "/users", "/audit", "/webhooks"}
 
-// styles are the style sheets that only some views need, by view. Any page may load them later.
+// styles are the style sheets that only some views need, by view, with a space between several. Any page may load them later.
 var (
 	styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/limits": "account.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
 	plain  = []string{"/floor", "/tasks"} // views without the desk's style sheet, as in page.js; a task's preview loads it
@@ -40,10 +40,12 @@ var (
 
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{
-	".html": "text/html; charset=utf-8",
-	".css":  "text/css; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".ts":   "application/typescript; charset=utf-8", // the types of getwork.js, which no page loads
+	".html":  "text/html; charset=utf-8",
+	".css":   "text/css; charset=utf-8",
+	".js":    "text/javascript; charset=utf-8",
+	".ts":    "application/typescript; charset=utf-8", // the types of getwork.js, which no page loads
+	".svg":   "image/svg+xml; charset=utf-8",
+	".woff2": "font/woff2",
 }
 
 // site is the web page as it is served. The browser gets its files as they are written.
@@ -98,7 +100,7 @@ func (s *site) index(view string) []byte {
 		modules = s.imports("views/tasks/list.js", modules) // which a task's page does without
 	}
 	var links bytes.Buffer
-	if style := styles[view]; style != "" {
+	for style := range strings.FieldsSeq(styles[view]) {
 		fmt.Fprintf(&links, "  <link rel=\"stylesheet\" href=\"/static/%s\">\n", style)
 	}
 	for _, name := range modules {

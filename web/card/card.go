@@ -10,15 +10,18 @@ const layout = `<!doctype html>
   <meta name="viewport" content="width=device-width, initial-scale=1">
   <meta name="color-scheme" content="light dark">
   <title>{{.Title}}: getwork</title>
+  <link rel="icon" href="/static/look/favicon.svg">
+  <link rel="stylesheet" href="/static/look/tokens.css">
+  <link rel="stylesheet" href="/static/look/base.css">
   <link rel="stylesheet" href="/static/page.css">{{block "script" .}}{{end}}
 </head>
 <body>
-  <header class="top"><a class="brand" href="/">getwork</a></header>
-  <main class="log-in">
-    <div class="card">
+  <main class="door"><div>
+    <a class="brand named" href="/"><svg viewBox="0 0 26 26" aria-hidden="true"><rect class="desk-of" width="26" height="26" rx="7"/><path class="sheet-of" d="M8.2 5.2 16.6 4a2 2 0 0 1 2.3 1.7l1.7 12.1a2 2 0 0 1-1.7 2.3l-8.4 1.2a2 2 0 0 1-2.3-1.7L6.5 7.5a2 2 0 0 1 1.7-2.3z"/><path class="tick" d="m10.2 13.3 2.6 2.2 4-5.6" stroke-width="2.2" stroke-linecap="round" stroke-linejoin="round"/></svg>getwork</a>
+    <div class="sheet paper">
 {{template "card" .}}
     </div>
-  </main>
+  </div></main>
 </body>
 </html>
 `

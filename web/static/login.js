@@ -10,25 +10,32 @@ import { logInAt } from './session.js';
  */
 export function showLogIn(element, { api, problem, before, entered }) {
   element.hidden = false;
-  if (problem.logIn === '/') render(form((e) => logIn(e, api, entered), problem), element);
-  else render(link(problem, before), element);
-  element.querySelector('#user, a')?.focus();
+  const brand = document.querySelector('.brand');
+  brand.closest('header').hidden = true; // it stands over the sheet instead
+  const sheet = problem.logIn === '/' ? form((e) => logIn(e, api, entered), problem) : link(problem, before);
+  render(html`<div>${brand.cloneNode(true)}${sheet}</div>`, element);
+  element.querySelector('#user, a.button')?.focus();
 }
 
-const form = (submit, { status, message }) => html`<form id="log-in-form" class="card" @submit=${submit}>
-  <h1>${t`Who are you?`}</h1>
-  <p class="quiet">${t`This server believes the name that it is told.`}</p>
-  <label for="user">${t`Name`}</label>
-  <input id="user" name="user" autocomplete="username" maxlength="128" required dir="auto">
-  <label for="as">${t`Role`}</label>
-  <select id="as" name="role">
-    <option value="worker">${t`Worker`}</option>
-    <option value="manager">${t`Manager`}</option>
-    <option value="observer">${t`Observer`}</option>
-  </select>
-  <p id="log-in-error" class="error" role="alert">${status === 401 ? '' : message}</p>
+const form = (submit, { status, message }) => html`<form id="log-in-form" class="sheet paper" aria-labelledby="hello" @submit=${submit}>
+  <div><h1 id="hello">${greeting()}<br>${t`Who are you?`}</h1><p class="soft">${t`This server believes the name that it is told.`}</p></div>
+  <div class="field"><label for="user">${t`Name`}</label>
+    <input id="user" name="user" autocomplete="username" maxlength="128" required dir="auto"></div>
+  <div class="field"><label for="as">${t`Role`}</label>
+    <select id="as" name="role">
+      <option value="worker">${t`Worker`}</option>
+      <option value="manager">${t`Manager`}</option>
+      <option value="observer">${t`Observer`}</option>
+    </select></div>
+  <p id="log-in-error" class="error small" role="alert">${status === 401 ? '' : message}</p>
   <button class="primary" type="submit">${t`Continue`}</button>
 </form>`;
+
+/** By the reader's clock: it is their day. */
+function greeting() {
+  const hour = new Date().getHours();
+  return hour < 12 && hour >= 4 ? t`Good morning.` : hour < 18 && hour >= 12 ? t`Good afternoon.` : t`Good evening.`;
+}
 
 async function logIn(e, api, entered) {
   e.preventDefault();
@@ -47,11 +54,11 @@ async function logIn(e, api, entered) {
 function link({ status, message, logIn: path }, before) {
   const refused = status !== 401;
   const title = refused ? t`You can’t come in` : before === undefined ? t`Log in` : t`You are logged out`;
-  return html`<div class="card">
+  return html`<div class="sheet paper">
     <h1>${title}</h1>
     ${refused || !path ? html`<p id="log-in-error" class="error" dir="auto">${sentence(message)}</p>` : nothing}
     ${before ? html`<p>${t`What was typed here, or not sent yet, waits in this tab for the same person to log in again. If somebody else does, it is dropped.`}</p>` : nothing}
-    ${path ? html`<p><a class="button primary" href=${logInAt(path, refused)}>${refused ? t`Log in as somebody else` : t`Log in`}</a></p>` : nothing}
+    ${path ? html`<a class="button primary" href=${logInAt(path, refused)}>${refused ? t`Log in as somebody else` : t`Log in`}</a>` : nothing}
   </div>`;
 }
 

@@ -14,7 +14,7 @@ import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
 import { goBy } from './now.js';
 import { speak, speakIn, t, translate } from './lang.js';
-import { parse, roleName } from './words.js';
+import { faceOf, initials, parse, roleName } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const tabs = new BroadcastChannel('getwork'); // the cookie is the browser's: all its tabs are the same person
@@ -24,7 +24,7 @@ const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
 const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(role);
 const manages = ({ role }) => role === 'manager';
 const views = [
-  { path: '/', title: t`Work`, may: works, load: () => import('./views/desk.js') },
+  { path: '/', title: t`Desk`, may: works, load: () => import('./views/desk.js') },
   { path: '/floor', title: t`Floor`, may: watches, load: () => import('./views/floor.js') },
   { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
   { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
@@ -78,7 +78,9 @@ async function start() {
   app = { api, client, me, go, style, say: announce, keys: shortcuts($('help')), leaving: new Set() };
   $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;
-  $('log-out').hidden = me.by !== 'dev';
+  $('log-out').hidden = me.by !== 'dev' && !me.log_out;
+  say($('face'), initials(me.user));
+  $('face').dataset.face = faceOf(me.user);
   say($('name'), me.user);
   say($('role'), roleName(me.role ?? 'administrator'));
   showLinks();
@@ -101,7 +103,7 @@ async function start() {
     sessionStorage.removeItem(leaving);
     logOut();
   }
-  import('./session.js').catch(orNewer('session')).then((session) => session.open(app, logOut), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
+  import('./session.js').catch(orNewer('session')).then((session) => session.open(app), (e) => announce(t`Your menu can’t be loaded: ${e.message}.`));
   if (me.by === 'dev') return;
   if (localStorage.getItem('getwork.in') === String(me.ends_at)) return;
   localStorage.setItem('getwork.in', me.ends_at); // a new session has replaced the browser's former one, in all tabs
@@ -255,7 +257,7 @@ function fold() {
   }
 }
 
-$('rest').addEventListener('click', () => $('rest').hidePopover());
+for (const id of ['rest', 'me-menu']) $(id).addEventListener('click', (e) => { if (e.target.closest('a, button')) $(id).hidePopover(); });
 $('rest').addEventListener('beforetoggle', () => {
   const { right, bottom } = $('more').getBoundingClientRect();
   Object.assign($('rest').style, { top: `${bottom + window.scrollY + 6}px`, right: `${document.documentElement.clientWidth - right}px` });
@@ -314,9 +316,12 @@ async function show() {
   }
 }
 
-/** Loads a style sheet that not all views need. The desk's stands before the views' own. */
-function style(name) {
-  if (!name) return null;
+/** Loads style sheets that not all views need. The desk's stands before the views' own. */
+function style(names) {
+  return Promise.all((names ?? '').split(' ').filter(Boolean).map(sheet));
+}
+
+function sheet(name) {
   const { href } = new URL(name, import.meta.url);
   if (document.querySelector(`head > [rel=stylesheet][href="${new URL(href).pathname}"]`)) return null;
   const link = Object.assign(document.createElement('link'), { rel: 'stylesheet', href: new URL(href).pathname });

@@ -3,6 +3,7 @@
 import { html, nothing } from './lib/lit-html/lit-html.js';
 import { locale, t } from './lang.js';
 import { now } from './now.js';
+import { faceOf, initials } from './words.js';
 
 const exact = new Intl.DateTimeFormat(locale, { dateStyle: 'full', timeStyle: 'long' });
 const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
@@ -15,6 +16,12 @@ export function when(iso) {
   const today = then.toDateString() === new Date(now()).toDateString();
   return html`<time datetime=${iso} title=${exact.format(then)}>${(today ? hour : day).format(then)}</time>`;
 }
+
+/** One of the icons in index.html, by its name; what it says stands beside it. */
+export const icon = (name) => html`<svg class="i" aria-hidden="true"><use href="#${name}"></use></svg>`;
+
+/** A person's initials in their colour; the name stands beside them. */
+export const face = (name) => html`<span class="face" data-face=${faceOf(name)} aria-hidden="true">${initials(name)}</span>`;
 
 /** How long ago a time was, by the server's clock (ahead: client.ahead), such as 12 s or 3 h 5 min; exact on hover. */
 export function age(iso, ahead = 0) {

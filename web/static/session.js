@@ -9,14 +9,14 @@ const often = 60_000; // ms between two signs of life, at least
 const looks = 10_000; // ms between two looks whether another tab has prolonged it, while the warning is shown
 const longest = 2 ** 31 - 1; // of a timer
 
-/** Shows both, and whether the user is away; logOut() logs out. */
-export function open(app, logOut) {
+/** Shows both, and whether the user is away. */
+export function open(app) {
   const session = new Session(app);
   const { role, wall } = app.me;
   const works = role && role !== 'observer' && !wall;
   const absence = works ? import('./away.js').then(({ Absence }) => new Absence(app)) : null;
   absence?.catch(() => {}); // the menu says so
-  new Menu(app, session, logOut, absence);
+  new Menu(app, session, absence);
   if (app.me.by === 'session') session.start();
 }
 
@@ -105,24 +105,16 @@ class Session {
   }
 }
 
-/** The button with the user's name, and what it opens. */
+/** What the menu behind the user's name says of them, and offers them. The rest of it stands in index.html. */
 class Menu {
-  #app; #session; #logOut; #absence;
-  #panel = Object.assign(document.createElement('div'), { id: 'me-menu', className: 'me-menu card', popover: 'auto' });
+  #app; #session; #absence;
+  #place = document.getElementById('me');
 
-  constructor(app, session, logOut, absence) {
+  constructor(app, session, absence) {
     this.#absence = absence;
     this.#app = app;
     this.#session = session;
-    this.#logOut = logOut;
-    const who = document.getElementById('who');
-    const button = Object.assign(document.createElement('button'), { id: 'who', type: 'button', className: 'who plain' });
-    button.append(...who.childNodes);
-    button.setAttribute('popovertarget', 'me-menu');
-    who.replaceWith(button);
-    button.after(this.#panel);
-    this.#panel.addEventListener('beforetoggle', (e) => { if (e.newState === 'open') this.#open(); });
-    this.#panel.addEventListener('click', (e) => { if (e.target.closest('a, button')) this.#panel.hidePopover(); });
+    document.getElementById('me-menu').addEventListener('beforetoggle', (e) => { if (e.newState === 'open') this.#open(); });
     this.#draw();
   }
 
@@ -132,15 +124,14 @@ class Menu {
   }
 
   #draw() {
-    const { user, role, admin, groups, wall, by, log_out: mayLeave } = this.#session.me;
+    const { user, role, admin, groups, wall, by } = this.#session.me;
     const own = role && roleName(role).replace(/^./u, (first) => first.toUpperCase());
     const roles = own && admin ? t`${own} and administrator` : own ?? t`Administrator`;
     render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
       ${groups.length ? html`<p class="quiet" dir="auto">${groups.length > 6 ? t`In ${groups.slice(0, 6).join(', ')} and ${groups.length - 6} more groups` : t`In ${groups.join(', ')}`}</p>` : nothing}
       ${by === 'dev' ? nothing : this.#until()}
       ${this.#absence ? html`<button type="button" @click=${() => this.#away()}>${t`Away …`}</button>` : nothing}
-      ${wall || by === 'dev' ? nothing : html`<a href="/account">${t`Your account`}</a>`}
-      ${mayLeave && by !== 'dev' ? html`<button type="button" @click=${this.#logOut}>${t`Log out`}</button>` : nothing}`, this.#panel);
+      ${wall || by === 'dev' ? nothing : html`<a href="/account">${t`Your account`}</a>`}`, this.#place);
   }
 
   #away() {

@@ -153,3 +153,13 @@ const roles = { worker: t`worker`, agent: t`agent`, observer: t`observer`, manag
 
 /** A role’s name. */
 export const roleName = (role) => roles[role] ?? role;
+
+/** A person's initials: of the first and the last word of their name, which dots may separate. */
+export function initials(name) {
+  const words = name.split('@')[0].split(/[\s._-]+/u).filter(Boolean);
+  const letters = words.length > 1 ? [words[0], words.at(-1)].map((word) => [...word][0]) : [...words[0] ?? name].slice(0, 2);
+  return letters.join('').toLocaleUpperCase(locale);
+}
+
+/** Which of six colours a person's initials have, for data-face: always the same one. */
+export const faceOf = (name) => [...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 65_521, 7) % 6 + 1;

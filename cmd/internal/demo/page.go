@@ -100,7 +100,7 @@ func (t *theatre) secured(next http.Handler) http.Handler {
 	if t.demo.provider != nil {
 		frames.WriteString(" " + t.demo.provider.Issuer)
 	}
-	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src" + frames.String() +
+	policy := "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src" + frames.String() +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -72,6 +72,7 @@ func (b *Browser) TypeNote(text string) {
 
 // opens opens what an element is behind, as a person does: the item in the list, one of its menus, a task's options.
 const opens = `((selector) => {
+	if (/^#(help|log-out)$/.test(selector)) document.querySelector("#me-menu").showPopover();
 	const row = selector.match(/^#work li:(first-child|last-child|nth-child\(\d+\))/)?.[0];
 	const item = document.querySelector(row ?? '#work > .open');
 	if (row) item?.querySelector('.key[aria-expanded=false]')?.click();

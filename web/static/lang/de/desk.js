@@ -1,5 +1,6 @@
 /** German: the desk. */
 export default {
+  'Work': 'Arbeit',
   'There is no next: {0}': 'Es gibt keinen nächsten: {0}',
   '{0}: {1}. It can be undone for five seconds.': '{0}: {1}. Sie können es fünf Sekunden lang rückgängig machen.',
   '{0} is not let go of. {1}: shorten it.': '{0} wurde nicht abgegeben. {1}: Kürzen Sie sie.',

@@ -1,6 +1,10 @@
 /** German: what all views have. */
 export default {
-  'Work': 'Arbeit',
+  'Desk': 'Schreibtisch',
+  'getwork, home': 'getwork, Startseite',
+  'Good morning.': 'Guten Morgen.',
+  'Good afternoon.': 'Guten Tag.',
+  'Good evening.': 'Guten Abend.',
   'Floor': 'Leitstand',
   'Tasks': 'Aufgaben',
   'Items': 'Vorgänge',
