@@ -2,7 +2,7 @@
 GOLANGCI_LINT ?= golangci-lint
 T ?= ./...
 
-.PHONY: help demo test all short race e2e lint bench matrix release baseline postgres upgrades
+.PHONY: help demo test all short race e2e lint bench matrix release baseline postgres upgrades pictures
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ lint: ## format, vet and lint
 	go -C cmd/lab vet ./...
 	$(GOLANGCI_LINT) run ./...
 	cd cmd/lab && $(GOLANGCI_LINT) run ./...
+
+pictures: ## take the pictures of the README and the guides, of the real page
+	go -C cmd/lab test -count=1 -timeout 10m -run '^TestPictures$$' ./page/demo -pictures "$(CURDIR)/docs"
 
 bench: ## how many clicks this machine can take, in two minutes
 	go run ./cmd/getwork bench --quick

@@ -2,10 +2,12 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"getwork/assign"
 	"getwork/cmd/internal/bank"
@@ -32,6 +34,15 @@ func (d *demo) openBank(ctx context.Context) error {
 		return fmt.Errorf("connect to the bank's database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	adapts := d.Loans == bank.DefaultLoans && !d.Heavier && !d.Naive // nobody asked for a size
+	if small := d.Loans / shrink; adapts {
+		// The last start found that this machine is too busy for more.
+		if d.shrunk, err = bank.Loaded(ctx, conn, bank.Options{Loans: small}); err != nil {
+			return err
+		} else if d.shrunk {
+			d.Loans = small
+		}
+	}
 	options := bank.Options{Loans: d.Loans}
 	loaded, err := bank.Loaded(ctx, conn, options)
 	if err != nil {
@@ -42,6 +53,11 @@ func (d *demo) openBank(ctx context.Context) error {
 			return err
 		}
 	}
+	if adapts && !d.shrunk {
+		if err := d.fit(ctx, conn, bearable); err != nil {
+			return err
+		}
+	}
 	const grants = `
 grant usage on schema bank to ` + serve.QueryRole + `;
 grant select on all tables in schema bank to ` + serve.QueryRole
@@ -49,6 +65,39 @@ grant select on all tables in schema bank to ` + serve.QueryRole
 		return fmt.Errorf("let the query role read the bank: %w", err)
 	}
 	return nil
+}
+
+const (
+	// bearable is how long the first task's query may take. Somebody who wants to see what getwork is about doesn't wait longer.
+	bearable = 10 * time.Second
+
+	shrink = 4 // how many times smaller a bank is made whose query takes longer
+)
+
+// fit tries the first task's query, and makes the bank smaller if that takes longer than within.
+func (d *demo) fit(ctx context.Context, conn *pgx.Conn, within time.Duration) error {
+	d.progress.step("trying the first task's query")
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("try the first task's query: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", within.Milliseconds())); err != nil {
+		return fmt.Errorf("try the first task's query: %w", err)
+	}
+	_, err = tx.Exec(ctx, "explain (analyze, timing off) "+bank.Tasks(false)[0].Query)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused) || refused.Code != "57014": // query_canceled
+		return fmt.Errorf("try the first task's query: %w", err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		return fmt.Errorf("try the first task's query: %w", err)
+	}
+	d.Loans, d.shrunk = d.Loans/shrink, true
+	return d.loadBank(ctx, conn, bank.Options{Loans: d.Loans})
 }
 
 func (d *demo) loadBank(ctx context.Context, conn *pgx.Conn, options bank.Options) error {

@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"regexp"
@@ -11,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"getwork/assign"
+	"getwork/cmd/internal/bank"
 	"getwork/cmd/internal/cluster"
 	"getwork/cmd/internal/e2e"
 	"getwork/schema/schematest"
@@ -191,5 +196,29 @@ func TestDemoReset(t *testing.T) {
 	}
 	if p, err := oliverAt(urls[0]).Pipeline(t.Context()); err != nil || len(p.Work) != 0 {
 		t.Errorf("after --reset Oliver holds %v, %v", p.Work, err)
+	}
+}
+
+// A bank whose query takes too long is made smaller, once.
+func TestBankFits(t *testing.T) {
+	schematest.Long(t)
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), schematest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	d := &demo{Command: Command{Loans: 400}, progress: newProgress(io.Discard)}
+	if err := d.loadBank(t.Context(), conn, bank.Options{Loans: d.Loans}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.fit(t.Context(), conn, time.Minute); err != nil || d.shrunk {
+		t.Fatalf("a query that is quick enough: smaller %t, %v", d.shrunk, err)
+	}
+	if err := d.fit(t.Context(), conn, time.Millisecond); err != nil || !d.shrunk || d.Loans != 100 {
+		t.Errorf("a query that is too slow: smaller %t, %d loans, %v", d.shrunk, d.Loans, err)
+	}
+	if loaded, err := bank.Loaded(t.Context(), conn, bank.Options{Loans: 100}); err != nil || !loaded {
+		t.Errorf("the smaller bank is there: %t, %v", loaded, err)
 	}
 }

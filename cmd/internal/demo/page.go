@@ -118,7 +118,7 @@ func (t *theatre) secured(next http.Handler) http.Handler {
 
 // served sets the content types of files itself, because the system's own table differs from machine to machine.
 func served(files http.Handler) http.Handler {
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, known := kinds[path.Ext(r.URL.Path)]
 		if !known {

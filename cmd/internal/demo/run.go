@@ -27,6 +27,7 @@ type demo struct {
 	hurry    context.Context // ends when the user does not want to wait for an orderly end
 
 	server   *postgres.Server
+	shrunk   bool      // the bank is smaller than usual, because a query took too long
 	database string    // the bank's URL, with a login that owns the bank and is no superuser
 	said     lastWords // PostgreSQL's latest output
 	fleet    fleet
@@ -220,6 +221,8 @@ From a terminal:
 // heaviness says how long the first task's query takes, as far as that was measured.
 func (d *demo) heaviness() string {
 	switch {
+	case d.shrunk:
+		return fmt.Sprintf(". One query took longer than %s on this machine, so the bank is a quarter of the usual one; --reset makes a whole one", bearable)
 	case d.Loans != bank.DefaultLoans:
 		return ""
 	case d.Heavier:

@@ -72,8 +72,11 @@ events.onerror = () => tell('The demo does not answer; perhaps it was ended in i
 setInterval(() => now && draw(), 1000); // updates the waiting times
 
 function draw() {
-  render(html`${halves.map((h) => scene({ ...h, ...look(now.scenes[h.name]) }))}${comparison(now.table)}`, $('scenes'));
+  const [left, right] = halves.map((h) => scene({ ...h, ...look(now.scenes[h.name]) }));
+  render(html`${left}${comparison(now.table)}${right}`, $('scenes'));
   $('log-in').hidden = !now.log_in;
+  $('shrunk').hidden = !now.shrunk;
+  if (now.shrunk) $('shrunk').textContent = `This machine is busy: the query took longer than ten seconds, so the bank has only ${now.shrunk} loans.`;
   const missing = now.nodes.length < people().length ? html`<p class="empty">${fewer()}</p>` : nothing;
   render(html`${now.nodes.map(pane)}${missing}`, $('panes'));
 }
@@ -108,6 +111,7 @@ function scene(s) {
     </div>
     <p class="quiet">${s.text}</p>
     <p role="status">${said(s)}</p>
+    ${playing && s.since ? html`<p class="clock" aria-hidden="true">${span(Date.now() - Date.parse(s.since))}</p>` : nothing}
     ${playing && s.dots.length ? progress(s) : nothing}
     ${s.dots.length ? html`<div class="dots" role="img" aria-label=${counted(s)}>${s.dots.map(dot)}</div>${legend(s)}` : nothing}
     ${s.served.length && !playing ? details(s) : nothing}
@@ -118,12 +122,12 @@ function scene(s) {
 function comparison(t) {
   const cell = (row, c) => (c && c === t.projected ? html`<i>${row[c]}</i>` : row[c]);
   return html`<section class="card scene" id="comparison" aria-labelledby="title-comparison">
-    <h2 id="title-comparison">Side by side</h2>
+    <h2 id="title-comparison">The same click, both ways</h2>
     ${t ? html`<div class="scroll" tabindex="0" role="region" aria-label="Table of both halves"><table>
       <thead><tr><td></td>${t.heads.map((head) => html`<th scope="col" class="number">${head}</th>`)}</tr></thead>
       <tbody>${t.rows.map((row) => html`<tr><th scope="row">${row[0]}</th>
         ${t.heads.map((_, i) => html`<td class="number">${cell(row, i + 1)}</td>`)}</tr>`)}</tbody>
-    </table></div>` : html`<p class="quiet">Once people have clicked on both sides, a table compares what that took.</p>`}
+    </table></div>` : html`<p class="lead">Let fifty people click on the left, and then on the right. This table says what it took.</p>`}
     ${t?.projected ? html`<p class="quiet">${projection()}</p>` : nothing}
   </section>`;
 }
@@ -199,7 +203,7 @@ function pane(node, i) {
         @click=${() => post(`/nodes/${i + 1}/${what.toLowerCase()}`)}>${what}</button>
     </header>
     ${!who ? nothing : loaded.has(node.url)
-      ? html`<iframe src=${node.url + path} title=${title}></iframe>`
+      ? html`<div class="frame"><iframe src=${node.url + path} title=${title}></iframe></div>`
       : html`<p class="down">This node was killed. Start it, to see its page.</p>`}
   </section>`;
 }
