@@ -282,9 +282,9 @@ var (
 		"getwork.js": {""}, // a library for other programs: it is in English
 		"leave.js":   {"getwork draft: "}, "page.js": {"another session"}, "session.js": {"me-menu card", "who plain"}, "words.js": {"\x00 \x00"},
 		"keys.js":             {"input:not(", "\x00 \x00"},
-		"views/desk.js":       {"Arrow", "#\x00 "},
-		"views/desk/card.js":  {"\x00 \x00", "Escape"},
-		"views/desk/keys.js":  {"Arrow", "Enter", "Escape", ".return button", "#\x00 "},
+		"views/desk.js":       {".outcomes", "#\x00 "},
+		"views/desk/sheet.js": {"\x00 \x00", "Escape"}, "views/desk/bell.js": {"sans-serif"}, "views/desk/tray.js": {"Arrow", "Enter"}, "views/desk/coming.js": {"Escape"},
+		"views/desk/keys.js":  {"Arrow", "Enter", "Escape", ".choices-of", ".outcomes", "#\x00 "},
 		"views/floor/plot.js": {"12px system-ui"}, "views/floor/tasks.js": {"in the inbox", "on the shelf", "fill over"},
 		"views/items/answer.js": {"card answer"}, "views/users/screen.js": {"ask account"}, "views/wall.js": {"Escape"},
 		"views/wall/ticker.js":      {"run \x00", "paused \x00", "held \x00"},

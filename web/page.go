@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,10 +32,7 @@ func Static() fs.FS { return static }
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/limits", "/wall", "/account", "/users", "/audit", "/webhooks"}
 
 // styles are the style sheets that only some views need, by view, with a space between several. Any page may load them later.
-var (
-	styles = map[string]string{"/items": "items.css", "/wall": "wall.css", "/limits": "account.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
-	plain  = []string{"/floor", "/tasks"} // views without the desk's style sheet, as in page.js; a task's preview loads it
-)
+var styles = map[string]string{"/": "look/desk.css", "/items": "items.css", "/wall": "wall.css", "/limits": "account.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
 
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{
@@ -109,13 +105,6 @@ func (s *site) index(view string) []byte {
 		}
 	}
 	index := bytes.Replace(s.page, []byte("</head>"), append(links.Bytes(), "</head>"...), 1)
-	if slices.Contains(plain, "/"+strings.Split(view, "/")[1]) {
-		before, after, found := bytes.Cut(index, []byte("  <link rel=\"stylesheet\" href=\"/static/desk.css\">\n"))
-		if !found {
-			panic("index.html does not load desk.css in a line of its own")
-		}
-		index = slices.Concat(before, after)
-	}
 	return bytes.ReplaceAll(index, []byte(`="/static/`), []byte(`="/static/`+s.version+`/`))
 }
 

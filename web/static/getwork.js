@@ -367,9 +367,9 @@ class Client extends EventTarget {
    * attempt. If the lease is lost, the call fails with type '/problems/lease-lost', and `gone` comes. keepalive: it is sent
    * even if the page is just being left. repeats: how often it is repeated after a 429; twice by default.
    */
-  async dispose(id, { outcome, after, to, error, note }, { keepalive, repeats } = {}) {
+  async dispose(id, { outcome, after, to, error, note, code, result }, { keepalive, repeats } = {}) {
     this.#closing.set(id, becomes[outcome]);
-    const answer = this.#api.dispose(id, { outcome, after, to, error, note }, { keepalive, repeats }).finally(() => this.#closing.delete(id));
+    const answer = this.#api.dispose(id, { outcome, after, to, error, note, code, result }, { keepalive, repeats }).finally(() => this.#closing.delete(id));
     const work = await this.#correcting(answer, id);
     this.#takeWork(work, true);
     this.#changed();

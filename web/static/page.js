@@ -24,7 +24,7 @@ const works = ({ role }) => ['worker', 'agent', 'manager'].includes(role);
 const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(role);
 const manages = ({ role }) => role === 'manager';
 const views = [
-  { path: '/', title: t`Desk`, may: works, load: () => import('./views/desk.js') },
+  { path: '/', title: t`Desk`, may: works, style: 'look/desk.css', load: () => import('./views/desk.js') },
   { path: '/floor', title: t`Floor`, may: watches, load: () => import('./views/floor.js') },
   { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
   { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
@@ -37,7 +37,6 @@ const views = [
   { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
 ];
 
-const plain = ['/floor', '/tasks']; // views without the desk's style sheet
 const leaving = 'getwork.leaving'; // in sessionStorage: the page was loaded again for a log-out, which goes on then
 
 let app;
@@ -48,8 +47,7 @@ $('not-loaded').remove();
 speakIn(document.body);
 $('skip').addEventListener('click', (e) => {
   e.preventDefault();
-  const to = document.getElementById('pipeline-title') ?? $('view');
-  to.dispatchEvent(new Event('reveal', { bubbles: true })); // it may be behind a tab
+  const to = document.getElementById('item') ?? $('view');
   to.focus();
 });
 start();
@@ -303,7 +301,7 @@ async function show() {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
     const part = view.path.slice(1) || 'desk';
     const parts = ['users', 'webhooks'].includes(part) ? ['account', part] : [part]; // they show some of what the account does
-    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), style(plain.includes(view.path) ? '' : 'desk.css')]).catch(orNewer(view.path));
+    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style)]).catch(orNewer(view.path));
     if (signal.aborted) return;
     $('view').replaceChildren(element);
     await open(app, { element, name, search: new URLSearchParams(location.search), signal });
@@ -316,7 +314,7 @@ async function show() {
   }
 }
 
-/** Loads style sheets that not all views need. The desk's stands before the views' own. */
+/** Loads style sheets that not all views need, with a space between several. */
 function style(names) {
   return Promise.all((names ?? '').split(' ').filter(Boolean).map(sheet));
 }
@@ -332,8 +330,7 @@ function sheet(name) {
       failed(new Problem(0, { detail: t`its style sheet can’t be loaded` }));
     };
   });
-  if (name === 'desk.css') document.querySelector('head > [href$="/page.css"]').after(link);
-  else document.head.append(link);
+  document.head.append(link);
   return loaded;
 }
 

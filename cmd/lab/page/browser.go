@@ -148,7 +148,7 @@ func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 // Click clicks an element once it is there, enabled, and stands still.
 func (b *Browser) Click(selector string) {
 	b.T.Helper()
-	b.Await(fmt.Sprintf(steady, fmt.Sprintf("(%s(%q), document.querySelector(%[2]q))", opens, selector)), e2e.Soon)
+	b.Await(fmt.Sprintf(steady, fmt.Sprintf("%s(%q)", aims, selector)), e2e.Soon)
 	b.Do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 

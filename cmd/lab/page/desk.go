@@ -37,7 +37,7 @@ func (b *Browser) Works(n int, within time.Duration) {
 }
 
 func hasWorks(n int) string {
-	return fmt.Sprintf(`document.querySelectorAll('#work > li').length === %d`, n)
+	return fmt.Sprintf(`document.querySelectorAll('#work .work').length === %d`, n)
 }
 
 // GetsWorks waits until the pipeline has that many items, within the promised second.
@@ -49,8 +49,8 @@ func (b *Browser) GetsWorks(s *e2e.Site, n int) {
 // GetWork selects a count, clicks, and waits until the page shows that the request is pending.
 func (b *Browser) GetWork(count int) {
 	b.T.Helper()
-	b.Eval(fmt.Sprintf(`(document.querySelector('.task input[value="%d"]').click(), '')`, count))
-	b.Click(".task form button")
+	b.Eval(fmt.Sprintf(`(%s('.task input[value="%d"]').click(), '')`, aims, count))
+	b.Click(".task .get")
 	b.Await(`document.querySelector('.pending').checkVisibility()`, e2e.Soon)
 }
 
@@ -58,34 +58,38 @@ func (b *Browser) GetWork(count int) {
 func (b *Browser) TypeNote(text string) {
 	b.T.Helper()
 	b.Await(fmt.Sprintf(`(() => {
-		(%s)('#work li:first-child summary');
-		const item = document.querySelector('#work li:first-child');
-		const details = item?.querySelector('details');
-		if (details && !details.open) details.querySelector('summary').click(); // a restored draft has opened it
-		const note = item?.querySelector('textarea');
+		const note = %s('#work li:first-child textarea');
 		note?.focus();
 		return !!note && document.activeElement === note;
-	})()`, opens), e2e.Soon)
+	})()`, aims), e2e.Soon)
 	b.Do(chromedp.KeyEvent(text))
-	b.Await(fmt.Sprintf(`document.querySelector('#work li:first-child textarea').value.includes(%q)`, text), e2e.Soon)
+	b.Await(fmt.Sprintf(`document.querySelector('.sheet textarea').value.includes(%q)`, text), e2e.Soon)
 }
 
-// opens opens what an element is behind, as a person does: the item in the list, one of its menus, a task's options.
-const opens = `((selector) => {
-	if (/^#(help|log-out)$/.test(selector)) document.querySelector("#me-menu").showPopover();
-	const row = selector.match(/^#work li:(first-child|last-child|nth-child\(\d+\))/)?.[0];
-	const item = document.querySelector(row ?? '#work > .open');
-	if (row) item?.querySelector('.key[aria-expanded=false]')?.click();
-	const menu = /data-return|\.others/.test(selector) ? 'return' : /\.never/.test(selector) ? 'more' : '';
-	if (menu) item?.querySelector('[data-menu=' + menu + '] > [aria-expanded=false]')?.click();
-	if (/^\.task input/.test(selector)) document.querySelector('.task details').open = true;
+// aims returns an element, and first opens what it is behind, as a person does: an item on the desk, one of its menus, a task's options. Items
+// are counted as they came: #work li:nth-child(2) .complete is of the second one, wherever it lies. .next is .complete with the next.
+const aims = `((selector) => {
+	if (/^#(help|log-out)$/.test(selector)) document.querySelector('#me-menu').showPopover();
+	const [, nth, n, rest] = selector.match(/^#work li:(first-child|last-child|nth-child\((\d+)\))(.*)$/) ?? [];
+	const rows = [...document.querySelectorAll('#work .work')].sort((a, b) => a.id.slice(5) - b.id.slice(5));
+	const row = nth && rows.at(nth === 'last-child' ? -1 : (n ?? 1) - 1);
+	if (nth && !row) return null;
+	if (row && /^( \.(key|undo|now|again|dismiss))?$/.test(rest)) return rest ? row.querySelector(rest) : row;
+	row?.querySelector('.key[aria-expanded=false]')?.click();
+	if (row && document.querySelector('.sheet').dataset.row !== row.id) return null; // it is drawn in the next frame
+	const menu = /data-return|\.others/.test(selector) && 'return';
+	if (menu) document.querySelector('.sheet [data-menu=' + menu + '] > [aria-expanded=false]')?.click();
+	if (/^\.task input/.test(selector)) document.querySelector('.task .name[aria-expanded=false]')?.click();
+	const then = document.querySelector('.sheet .then');
+	if (then && /\.(next|complete)$/.test(selector) && then.checked !== selector.endsWith('.next')) then.click();
+	return document.querySelector((row ? '.sheet' + rest : selector).replace(/\.next$/, '.complete'));
 })`
 
 // Press clicks a button without a pointer, so that the page does not take it for a sign of presence.
 func (b *Browser) Press(selector string) {
 	b.T.Helper()
-	b.Await(fmt.Sprintf(`(%s(%q), document.querySelector(%[2]q)?.checkVisibility() && !document.querySelector(%[2]q).disabled)`, opens, selector), e2e.Soon)
-	b.Eval(fmt.Sprintf(`(document.querySelector(%q).click(), '')`, selector))
+	b.Await(fmt.Sprintf(`(() => { const to = %s(%q); return to?.checkVisibility() && !to.disabled; })()`, aims, selector), e2e.Soon)
+	b.Eval(fmt.Sprintf(`(%s(%q).click(), '')`, aims, selector))
 }
 
 // LeavesUnasked leaves, and fails the test if the browser asks.

@@ -287,7 +287,7 @@ func (f *Firefox) Shows(selector, text string) {
 // Works waits until the pipeline has that many items.
 func (f *Firefox) Works(n int) {
 	f.T.Helper()
-	f.Await(fmt.Sprintf(`document.querySelectorAll('#work > li').length === %d`, n), e2e.Soon)
+	f.Await(fmt.Sprintf(`document.querySelectorAll('#work .work').length === %d`, n), e2e.Soon)
 }
 
 // TabTo presses the Tab key until the element of an expression has the focus.

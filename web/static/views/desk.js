@@ -1,31 +1,31 @@
 /** The desk, where people work: tasks, Get Work, and the pipeline. */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
-import { guard } from '../lib/lit-html/directives/guard.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { t } from '../lang.js';
-import { every, onceAFrame } from '../parts.js';
+import { every, onceAFrame, when } from '../parts.js';
 import { Reader, keepListed } from '../reader.js';
-import { remaining } from '../words.js';
-import { card, fitMenu, keptBecause, line, tooLong, wanted } from './desk/card.js';
-import { pending } from './desk/coming.js';
+import { askToRing, badge, mayRing, ring } from './desk/bell.js';
+import { also, pending } from './desk/coming.js';
+import { day, midnight } from './desk/day.js';
 import { shown } from './desk/display.js';
 import { Drafts } from './desk/drafts.js';
 import { focusIn, leaveField, notTwice } from './desk/focus.js';
-import { closedToday, noTasks, noWork } from './desk/hints.js';
+import { noTasks, noWork } from './desk/hints.js';
 import { keys } from './desk/keys.js';
 import { leave } from './desk/leaving.js';
-import { Supply, all, next } from './desk/next.js';
+import { mine, sorted } from './desk/mine.js';
+import { Supply, all, likely } from './desk/next.js';
 import { Nexts } from './desk/nexts.js';
 import { Outbox } from './desk/outbox.js';
-import { mayAsk, panel } from './desk/panel.js';
 import { Pipeline } from './desk/pipeline.js';
 import { Recent } from './desk/recent.js';
 import { Said } from './desk/said.js';
+import { keptBecause, sheet, tooLong, wanted } from './desk/sheet.js';
 import { Tasks } from './desk/tasks.js';
-import { arrived, held, letGo, outcome } from './desk/words.js';
+import { Shelf, getNext, list, mayAsk, sums } from './desk/tray.js';
+import { letGo, outcome } from './desk/words.js';
 
-const narrow = matchMedia('(max-width: 50rem)'); // tasks and pipeline are two tabs
 const many = 60; // above this number of rows, those out of sight are not laid out
 
 let desk; // kept while other views are shown, with input and dispositions that wait
@@ -41,13 +41,13 @@ export function wake(app) {
 }
 
 class Desk {
-  #app; #client; #drafts; #outbox; #pipeline; #recent; #tasks; #nexts; #supply;
+  #app; #client; #drafts; #outbox; #pipeline; #recent; #tasks; #nexts; #supply; #shelf;
   #place = null; // where it is shown
   #redraw = () => {};
   #open = null; // the open row
   #at = 0; // where it stands in the list
-  #tab = ''; // on a narrow screen: tasks or pipeline; '': the pipeline is not known yet
-  #news = []; // works that arrived while the tab of tasks was shown
+  #day = null; // what the server says of the user's day
+  #then; // whether the next is asked for when an item ends
   #fresh = 0; // items that arrived while the page was hidden
   #said = new Said(() => this.#redraw());
   #most = null; // how many items the user may hold over all tasks; null: no limit is known
@@ -61,6 +61,8 @@ class Desk {
     this.#drafts = new Drafts(app.me.user);
     this.#recent = new Recent(app.me.user);
     this.#supply = new Supply(app.me.user);
+    this.#shelf = new Shelf(app.me.user);
+    this.#then = localStorage.getItem(`getwork.then.${app.me.user}`) === 'yes';
     this.#tasks = new Tasks(client, () => this.#redraw());
     this.#nexts = new Nexts(this.#tasks, {
       failed: (why) => this.#said.tell(t`There is no next: ${why}`),
@@ -97,7 +99,6 @@ class Desk {
     const on = (target, type, f, options) => target.addEventListener(type, f, { signal, ...options });
     this.#place = element;
     this.#fresh = 0;
-    this.#tab = '';
     this.#redraw = onceAFrame(() => this.#draw(), signal);
     signal.addEventListener('abort', () => this.#outbox.flush());
     on(this.#client, 'state', this.#redraw);
@@ -108,17 +109,22 @@ class Desk {
     }
     on(document, 'visibilitychange', () => this.#seen());
     on(element, 'click', notTwice, { capture: true });
-    on(element, 'reveal', () => this.#show('pipeline')); // the skip link leads there
-    on(narrow, 'change', this.#redraw);
     on(document, 'pointerdown', (e) => this.#closeMenu(e));
     on(element, 'keydown', leaveField);
     every(1000, () => this.#tick(), signal);
     const list = new Reader(() => this.#tasks.load(), () => {}, { signal });
     keepListed(this.#client, () => list.again(), signal);
+    const read = new Reader(() => this.#readDay(), this.#redraw, { least: 2000, signal });
+    this.#dayAgain = () => read.again();
+    on(this.#client, 'reread', this.#dayAgain);
     this.#app.keys(keys({
-      rows: () => [...this.#pipeline.rows.values()],
-      cards: () => this.#tasks.cards,
+      rows: () => this.#rows(),
+      opened: () => this.#opened(),
+      cards: () => this.#shelf.order(this.#tasks.cards),
       next: () => this.#next(),
+      then: () => this.#acts.then(!this.#then),
+      endAs: (row, n) => document.querySelectorAll(n ? '.outcomes button' : '.outcomes .complete')[Math.max(0, n - 1)]?.click(),
+      cancel: () => this.#cancel(),
       outbox: this.#outbox,
       acts: this.#acts,
       say: (text) => this.#app.say(text),
@@ -144,11 +150,23 @@ class Desk {
       (work) => row.set({ asked: true, full: work.details_left_out ? null : work.details }),
       (e) => row.set({ error: e.message }),
     ),
-    earlier: (row) => row.earlier || this.#app.api.showWork(row.work.id).then(
-      (work) => row.set({ earlier: work.earlier ?? [] }),
-      (e) => row.set({ error: e.message }),
+    letGo: (row, disposition) => this.#letGo(row, disposition, { next: this.#then && disposition.outcome !== 'return' }),
+    later: (row, until) => this.#app.api.call('POST', `/api/v1/work/${row.work.id}/later`, { until }).then(
+      () => {
+        row.set({ menu: '', error: '' });
+        if (until && this.#open === row) this.#open = null;
+        this.#said.hear(until ? t`${this.#called(row.work)}: put aside.` : t`${this.#called(row.work)}: on top again.`);
+        return this.#client.refresh();
+      },
+      (e) => row.set({ menu: '', error: e.message }),
     ),
-    letGo: (row, disposition, options) => this.#letGo(row, disposition, options),
+    then: (yes) => {
+      this.#then = yes;
+      localStorage.setItem(`getwork.then.${this.#app.me.user}`, yes ? 'yes' : 'no');
+      this.#redraw();
+    },
+    bell: () => askToRing(true).then(() => this.#redraw()),
+    draw: () => this.#draw(),
     undo: (row) => this.#undo(row),
     now: (row) => this.#outbox.now(row.work.id),
     dismiss: (row) => this.#pipeline.dismiss(row),
@@ -159,12 +177,33 @@ class Desk {
     },
   };
 
+  #dayAgain = () => {};
+
+  /** The user's day since midnight, from a server that has it. */
+  async #readDay() {
+    const { cards } = this.#tasks;
+    const knows = [...cards.values()].some(({ task }) => task.done_today !== undefined);
+    if (knows) this.#day = await this.#app.api.call('GET', `/api/v1/day?since=${encodeURIComponent(new Date(midnight()).toISOString())}`).catch((e) => {
+      if (e.status === 404) return null;
+      throw e;
+    });
+  }
+
+  /** Escape while a query is awaited. */
+  #cancel() {
+    const [card] = this.#waiting;
+    if (!card || this.#opened() || document.querySelector(':popover-open')) return false;
+    this.#tasks.cancel(card.request.task);
+    return true;
+  }
+
   #next() {
     if (this.#tasks.all.request) this.#app.say(t`You wait for the next work already.`);
     else this.#ask(all, 1);
   }
 
   #ask(name, count, options) {
+    askToRing();
     if (name === all) return this.#tasks.ask(all, count, options);
     const { task } = this.#tasks.cards.get(name);
     return this.#tasks.ask(name, Math.min(count, mayAsk(task, this.#pipeline.held(name))), options);
@@ -193,17 +232,18 @@ class Desk {
 
   #tooLong(row) {
     this.#open = row;
-    row.set({ noting: true, sure: false, menu: '' });
+    row.set({ sure: false, menu: '' });
     this.#draw();
-    document.querySelector(`#${row.key} textarea`)?.focus();
+    document.getElementById('note')?.focus();
     this.#app.say(t`${this.#called(row.work)} is not let go of. ${tooLong(row.excess)}: shorten it.`);
   }
 
   /** The row after one that is closed; after the last one, the row before it. */
   #successor(row) {
-    const rows = [...this.#pipeline.rows.values()];
+    const { held } = this.#sorted();
+    const rows = this.#rows();
     const i = rows.indexOf(row);
-    const stays = (r) => r !== row && !this.#outbox.of(r.work.id);
+    const stays = (r) => r !== row && held.includes(r);
     return rows.slice(i).find(stays) ?? rows.slice(0, i).findLast(stays);
   }
 
@@ -219,6 +259,7 @@ class Desk {
     this.#recent.add({ ...closed, title: this.#called(work) });
     if (next) this.#nexts.ask(work.task);
     this.#pipeline.sync();
+    this.#dayAgain();
   }
 
   #kept(entry) {
@@ -282,7 +323,7 @@ class Desk {
     const { task } = this.#tasks.cards.get(request.task) ?? {};
     if (request.assigned === 0) this.#said.tell(t`There is no next: ${outcome(request, task, this.#pipeline.held(request.task))}`);
     const at = document.activeElement;
-    const idle = at === document.body || at === this.#title || at?.closest?.('.going');
+    const idle = at === document.body || at === this.#title || at?.closest?.('.going') || at?.closest?.('.pending');
     const [first] = request.work ?? [];
     if (!first || !idle || !this.#place?.isConnected) return; // a user who is busy elsewhere keeps the focus
     this.#draw();
@@ -290,14 +331,14 @@ class Desk {
   }
 
   #arrived(works) {
-    if (narrow.matches && this.#tab === 'tasks') this.#news.push(...works);
-    if (document.hidden) {
-      this.#fresh += works.length;
-      this.#tick();
-    }
     const names = works.slice(0, 5).map((w) => this.#called(w)).join('; ');
     const still = () => works.every(({ id }) => this.#client.work.has(id) && !this.#outbox.of(id));
-    this.#said.tell(works.length > 5 ? t`New: ${names} and ${works.length - 5} more.` : t`New: ${names}.`, still);
+    const text = works.length > 5 ? t`New: ${names} and ${works.length - 5} more.` : t`New: ${names}.`;
+    this.#said.tell(text, still);
+    if (!document.hidden) return;
+    this.#fresh += works.length;
+    ring(text);
+    this.#tick();
   }
 
   #seen() {
@@ -318,6 +359,7 @@ class Desk {
     if (this.#client.known && this.#client.state.name === 'live') {
       this.#supply.look(this.#tasks.all, this.#holds, this.#active, (...asked) => this.#ask(...asked));
     }
+    badge(this.#fresh);
     if (this.#place?.isConnected) document.title = `${this.#fresh ? `${t`${this.#fresh} new`} · ` : ''}${soon ? '⏳ ' : ''}${this.#app.me.user} · getwork`;
     this.#redraw();
   }
@@ -331,33 +373,34 @@ class Desk {
     this.#redraw();
   }
 
-  /** Shows a tab on a narrow screen. */
-  #show(tab) {
-    this.#tab = tab;
-    if (tab === 'pipeline') this.#news = [];
-    this.#draw();
-  }
-
   #closeMenu({ target }) {
     for (const row of this.#pipeline.rows.values()) {
-      if (row.menu && !target.closest?.(`#${row.key} .menu`)) row.set({ menu: '' });
+      if (row.menu && !target.closest?.('.sheet .menu')) row.set({ menu: '' });
     }
   }
 
-  /** The open row: the chosen one, or where that is gone, what now stands in its place. */
+  /** The rows in the order in which they lie on the desk. */
+  #rows() {
+    const { held, later, lost, going } = this.#sorted();
+    return [...held, ...later, ...lost, ...going];
+  }
+
+  #sorted() { return sorted(this.#pipeline.rows.values(), (row) => this.#outbox.of(row.work.id)); }
+
+  /** The row in hand: the chosen one, or where that is gone, what now stands in its place. */
   #opened() {
-    const rows = [...this.#pipeline.rows.values()];
-    const stays = (row) => row && !this.#outbox.of(row.work.id);
-    if (!rows.includes(this.#open) || !stays(this.#open)) {
-      const near = [...rows.slice(this.#at), ...rows.slice(0, this.#at).reverse()];
-      this.#open = near.find(stays) ?? null;
-    }
-    this.#at = Math.max(0, rows.indexOf(this.#open));
+    const { held, later, lost } = this.#sorted();
+    if (![...held, ...later, ...lost].includes(this.#open)) this.#open = held[Math.min(this.#at, held.length - 1)] ?? null;
+    const at = held.indexOf(this.#open);
+    if (at >= 0) this.#at = at;
     return this.#open;
   }
 
   /** What the user knows a work's item by. */
   #called({ task, item, details }) { return shown(this.#tasks.cards.get(task)?.task?.display, item, details, this.#pipeline.columns(task)).title; }
+
+  /** The same, in the room that the line of the day has. */
+  #short(work) { return this.#called(work).split(',')[0].slice(0, 24); }
 
   #row(id) { return [...this.#pipeline.rows.values()].find((r) => r.work.id === id); }
 
@@ -375,52 +418,78 @@ class Desk {
     const at = document.activeElement;
     const li = this.#place.contains(at) ? at.closest('li') : null;
     const all = li ? [...li.parentElement.children] : [];
-    render(this.#template(), this.#place);
-    this.#place.querySelector('#work').style.setProperty('--rows', this.#pipeline.rows.size);
-    fitMenu(this.#place.querySelector('.choices-of'));
+    const opened = this.#opened();
+    if (opened?.work.again && !opened.earlier && opened.asking !== opened.work.id) this.#readEarlier(opened);
+    render(this.#template(opened), this.#place);
     if (!li || at.isConnected) return;
     const i = all.indexOf(li);
     const near = [li, ...all.slice(i), ...all.slice(0, i).reverse()].find((e) => e.isConnected);
     if (!focusIn(near)) this.#title.focus();
   }
 
-  #template() {
+  /** What was written before. */
+  #readEarlier(row) {
+    row.asking = row.work.id;
+    this.#app.api.showWork(row.work.id).then(
+      (work) => row.set({ earlier: work.earlier ?? [] }),
+      (e) => row.set({ error: e.message }),
+    );
+  }
+
+  get #waiting() { return [this.#tasks.all, ...this.#tasks.cards.values()].filter((c) => c.request); }
+
+  #template(opened) {
     const { cards, loaded, error } = this.#tasks;
-    const { rows } = this.#pipeline;
     const now = Date.now();
-    const opened = this.#opened();
+    const waiting = this.#waiting;
+    const rows = this.#sorted();
     const holds = this.#holds;
-    const waiting = [this.#tasks.all, ...cards.values()].filter((c) => c.request);
-    if (!narrow.matches) this.#tab = '';
-    if (!this.#tab && this.#client.known) this.#tab = rows.size || waiting.length ? 'pipeline' : 'tasks';
-    const tab = this.#tab || 'tasks';
-    this.#news = this.#news.filter(({ id }) => this.#client.work.has(id));
-    return html`<h1 class="visually-hidden">${t`Work`}</h1>
-    <div class="desk" data-tab=${tab}>
-      ${narrow.matches ? this.#tabs(tab, cards.size, holds) : nothing}
-      <section class="tasks" aria-labelledby="tasks-title">
-        <h2 id="tasks-title">${t`Tasks`}</h2>
-        <p id="tasks-error" class="error" role="alert">${error}</p>
-        <p id="full" class="quiet" role="status">${this.#full ? t`You hold ${this.#client.work.size} of ${this.#most}, over all tasks. Finish or return something before you get more.` : ''}</p>
-        ${loaded && cards.size === 0 ? noTasks(this.#app.me.role === 'manager') : nothing}
-        ${cards.size ? next(this.#tasks.all, this.#nextView(cards), this.#supply, this.#acts) : nothing}
-        <ul id="tasks" class=${cards.size ? 'card' : ''}>${repeat(cards, ([name]) => name, ([name, c], i) => panel(c, {
-          now, number: i + 1, why: this.#app.me.role === 'manager', held: this.#pipeline.held(name), putOff: this.#recent.putOff(name),
-        }, this.#acts))}</ul>
+    const manages = this.#app.me.role === 'manager';
+    const recent = this.#recent.list();
+    const total = sums(cards);
+    const done = Math.max(this.#day?.done ?? 0, recent.filter((w) => w.state === 'completed').length);
+    const item = (row) => this.#item(row);
+    const left = (row) => this.#client.left(row.work);
+    const full = this.#full ? t`You hold ${this.#client.work.size} of ${this.#most}, over all tasks. Finish or return something before you get more.` : '';
+    const first = !opened && waiting.length ? waiting[0] : null;
+    return html`${opened || first || loaded ? nothing : html`<h1 class="sr">${t`Desk`}</h1>`}<div class="desk">
+      ${day({ done, ended: this.#day?.ended ?? recent.map((w) => ({ at: w.closed_at })), ...total }, this.#flags(rows))}
+      <div id="work"><div class="hand">${repeat(opened ? [opened] : [], (row) => row.key + row.work.id, (row) => sheet(row, {
+        task: this.#tasks.cards.get(row.work.task)?.task, left: left(row), age: now + this.#client.ahead - row.since, item: item(row), then: this.#then,
+      }, this.#acts))}
+        ${first ? pending(first, now, mayRing(), this.#acts) : nothing}
+        ${!opened && !first && loaded && this.#client.state.name !== 'connecting' ? noWork({
+          tasks: cards.size > 0, done, best: likely(cards)?.title, back: rows.later.length ? when(rows.later[0].work.later_until) : null,
+        }, this.#supply, this.#acts) : nothing}
+        <p id="heard" class="sr" role="status" dir="auto">${this.#said.heard}</p></div>
+      ${mine(rows, {
+        opened, item, left, holds, recent, done, at: now,
+        many: rows.held.length > many,
+        told: this.#said.told,
+        task: (row) => cards.get(row.work.task)?.task,
+        entry: (row) => this.#outbox.of(row.work.id),
+        title: (work) => this.#called(work),
+        coming: waiting.filter((c) => c !== first).map((c) => also(c, now, this.#acts)),
+      }, this.#acts)}</div>
+      <section class="tray" aria-label=${t`Where work comes from`}>
+        ${cards.size ? getNext(this.#tasks.all, { ...this.#nextView(cards), cards, full, holds }, this.#acts) : nothing}
+        <div class="tasks">
+          <p id="tasks-error" class="error" role="alert">${error}</p>
+          <p id="full" class="sr" role="status">${full}</p>
+          ${loaded && cards.size === 0 ? noTasks(manages) : nothing}
+          ${cards.size ? list(cards, this.#shelf, this.#supply, {
+            now, why: manages, held: (name) => this.#pipeline.held(name), putOff: (name) => this.#recent.putOff(name),
+          }, this.#acts) : html`<div id="tasks"></div>`}
+        </div>
       </section>
-      <section class="pipeline" aria-labelledby="pipeline-title">
-        <div class="heading"><h2 id="pipeline-title" tabindex="-1">${t`Your pipeline`} <span id="held" class="count">${holds || ''}</span></h2>
-          <p id="told" class="said" role="status" dir="auto">${this.#said.told}</p></div>
-        <p id="heard" class="visually-hidden" role="status" dir="auto">${this.#said.heard}</p>
-        <ul id="coming" class="cards">${repeat(waiting, (c) => c.request.id, (c) => pending(c, now, this.#acts))}</ul>
-        ${rows.size === 0 && waiting.length === 0 && this.#client.state.name !== 'connecting' ? noWork(cards.size > 0) : nothing}
-        <ul id="work" class=${rows.size > many ? 'many' : ''}>${
-          repeat(rows.values(), (row) => row.key, (row) => this.#item(row, now, opened))}</ul>
-      </section>
-      ${closedToday(this.#recent.list())}
-      <p class="notice" role="status">${narrow.matches && tab === 'tasks' && this.#news.length ? html`<button type="button" class="primary"
-        @click=${() => this.#toNews()}>${this.#newsText()}</button>` : nothing}</p>
     </div>`;
+  }
+
+  /** What stands out on the line of the day: what is due, and what comes back. */
+  #flags({ held, later }) {
+    const due = held.filter(({ work }) => work.deadline).map(({ work }) => ({ at: Date.parse(work.deadline), time: 'half', name: t`${this.#short(work)} due` }));
+    const back = later.map(({ work }) => ({ at: Date.parse(work.later_until), time: 'now', name: t`${this.#short(work)} back` }));
+    return [...due, ...back];
   }
 
   /** How many items the user holds, without those that are being let go of. */
@@ -432,50 +501,11 @@ class Desk {
 
   #nextView(cards) {
     const { ended } = this.#tasks.all;
-    const ready = [...cards.values()].reduce((n, { task }) => n + (task.paused ? 0 : task.shelf), 0);
-    return { ready, from: ended ? cards.get(ended.task)?.task.title || ended.task : '' };
+    return { from: ended ? cards.get(ended.task)?.task.title || ended.task : '' };
   }
 
-  #toNews() {
-    const [{ id }] = this.#news;
-    this.#show('pipeline');
-    this.#focus(this.#row(id));
-  }
-
-  #newsText() {
-    const [{ task }] = this.#news;
-    const same = this.#news.every((w) => w.task === task);
-    return arrived(this.#news.length, same ? this.#tasks.cards.get(task)?.task?.display : null);
-  }
-
-  /** The tabs of a narrow screen. */
-  #tabs(chosen, tasks, holds) {
-    const move = (e) => {
-      if (!['ArrowLeft', 'ArrowRight'].includes(e.key)) return;
-      e.preventDefault();
-      this.#show(chosen === 'tasks' ? 'pipeline' : 'tasks');
-      this.#place.querySelector('.tabs [aria-selected=true]').focus();
-    };
-    const tab = (id, text, n) => html`<button type="button" role="tab" id="tab-${id}" aria-selected=${chosen === id} tabindex=${chosen === id ? 0 : -1}
-      @click=${() => this.#show(id)}>${text} <span class="count">${n || ''}</span></button>`;
-    return html`<div class="tabs" role="tablist" aria-label=${t`Work`} @keydown=${move}>${tab('tasks', t`Tasks`, tasks)}${tab('pipeline', t`Pipeline`, holds)}</div>`;
-  }
-
-  /** A row's element, drawn anew only if something visible has changed. */
-  #item(row, now, opened) {
-    const { work } = row;
-    const entry = this.#outbox.of(work.id);
-    if (entry && !row.lost) {
-      const seconds = Math.max(0, Math.ceil((entry.due - now) / 1000));
-      return guard([row.key, entry, entry.state, entry.busy, seconds], () => line(row, entry, { seconds, title: this.#called(work) }, this.#acts));
-    }
-    const left = this.#client.left(work);
-    const age = now + this.#client.ahead - row.since;
-    const task = this.#tasks.cards.get(work.task)?.task;
-    const places = this.#pipeline.columns(work.task);
-    const open = row === opened;
-    const texts = [task?.title, task?.slots, task?.version, left === null ? '' : remaining(left), held(age)];
-    const seen = [row.key, row.revision, open, row.ends(left), places, ...texts];
-    return guard(seen, () => card(row, { open, task, left, age, item: shown(task?.display, work.item, row.full ?? work.details, places) }, this.#acts));
+  /** A row's item as it is shown. */
+  #item({ work, full }) {
+    return shown(this.#tasks.cards.get(work.task)?.task?.display, work.item, full ?? work.details, this.#pipeline.columns(work.task));
   }
 }

@@ -306,7 +306,7 @@ func TestPageBehindNginxWithoutUpgrade(t *testing.T) {
 	b := page.NewBrowser(t, "")
 	b.LogIn(url, "Oliver")
 	b.Banner("The live connection is lost; polling every", e2e.Soon)
-	b.Click(".task form button")
+	b.Click(".task .get")
 	b.Works(3, e2e.Soon)
 	b.State("polling", e2e.Soon)
 }

@@ -56,7 +56,7 @@ const pressesAll = `
 	return [...pressed].length;`
 
 // there is what each view shows once it has read everything.
-var there = map[string]string{"/": ".task form button", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/limits": ".limits tbody", "/wall": ".tile[data-task]"}
+var there = map[string]string{"/": ".task .get", "/floor": "[data-part=held] [data-user] summary", "/people": "[data-user] button", "/limits": ".limits tbody", "/wall": ".tile[data-task]"}
 
 // No call is denied to an observer, a worker or an agent, whatever they press in any view: there is no button that they
 // may not use. An address that is not for them leads to one that is.
@@ -122,9 +122,9 @@ func TestPageOfAnAgent(t *testing.T) {
 	b.Visit(s.Nodes[0].URL, "/", "Ann,agent")
 	b.State("live", e2e.Soon)
 	b.Await(`document.querySelector('#role').textContent === 'agent'`, e2e.Soon)
-	b.Shows("#tasks h3", "Letters")
+	b.Shows("#tasks .name", "Letters")
 	b.Press(`.task input[value="2"]`)
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Works(2, e2e.Soon)
 	b.TypeNote("by hand")
 	b.Press("#work li:first-child .complete")
@@ -132,6 +132,6 @@ func TestPageOfAnAgent(t *testing.T) {
 	b.Eval(`(passes(), '')`)
 	page.Disposes(s, "a completed by hand, b returned")
 	b.Do(chromedp.Reload())
-	b.Shows("#empty", "No work yet.")
+	b.Shows("#empty", "Your desk is clear.")
 	b.Shows("#recent", "returned")
 }

@@ -104,7 +104,7 @@ func TestPageUpgrade(t *testing.T) {
 	replace()
 	b.Await(`document.querySelector('#newer').checkVisibility()`, e2e.Soon)
 	b.State("live", e2e.Soon)
-	b.Click(".task form button")
+	b.Click(".task .get")
 	b.Works(3, e2e.Soon)
 	b.Eval(`(document.querySelector('#views a[href="/floor"]').click(), '')`)
 	loadedFrom(b, otherVersion)

@@ -400,7 +400,7 @@ func TestFirefoxDemo(t *testing.T) {
 	}
 	within(0, func() {
 		f.Press("button", "Get Work: Verify")
-		f.Await(`document.querySelectorAll('#work h3').length > 0`, soonPlayed)
+		f.Await(`document.querySelectorAll('#work .key').length > 0`, soonPlayed)
 	})
 	within(2, func() { f.Shows("[data-part=held]", "Oliver") })
 	f.Shoot("demo 1400-light")

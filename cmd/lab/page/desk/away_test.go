@@ -24,11 +24,11 @@ func TestPageAway(t *testing.T) {
 	if until := e2e.Column[bool](s, `select extract(second from until_at) = 0 and until_at between clock_timestamp() + interval '9 hours' and clock_timestamp() + interval '33 hours' and substitute is null from getwork.absence`); len(until) != 1 || !until[0] {
 		t.Errorf("until: %v", until)
 	}
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Sees("You are away, and get no work. Press “I’m back” first.")
 	b.Use("button", "I’m back")
 	b.Await(`!document.querySelector('.absent .banner')`, e2e.Soon)
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Works(2, e2e.Soon)
 	page.Manages(s, "POST", "/absences", map[string]any{"user": "Oliver"})
 	b.Shows(".absent", "You are away, and get no work.")

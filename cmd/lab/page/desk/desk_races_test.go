@@ -93,6 +93,7 @@ func TestPageDeskLogOutAtLimit(t *testing.T) {
 	schematest.Thorough(t)
 	b, s := desk(t, unhurried+page.UndoLasts, "1h", 2)
 	page.Changes(s, "verify", map[string]any{"max_open": 2}, 0)
+	b.Press(".task .name[aria-expanded]")
 	b.Shows(".task", "You hold 2 of at most 2.")
 	b.Press(".next")
 	b.Shows("#work .going", "Then the next is asked for.")
@@ -147,7 +148,7 @@ func TestPageDeskShiftWithinSequence(t *testing.T) {
 	t.Parallel()
 	schematest.Thorough(t)
 	b, _ := desk(t, page.UndoLasts, "1h", 0)
-	b.Await(`document.querySelector('.task h3').textContent === 'verify'`, e2e.Soon)
+	b.Await(`document.querySelector('.task .name').textContent === 'verify'`, e2e.Soon)
 	b.Eval(`(() => {
 		for (const [key, shiftKey] of [['g', false], ['Shift', true], ['1', true]]) document.body.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true, cancelable: true }));
 		return '';

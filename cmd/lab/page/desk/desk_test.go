@@ -121,7 +121,7 @@ func TestPageReturns(t *testing.T) {
 		t.Errorf("tomorrow at nine is %s", morning)
 	}
 	b.Shows("#recent", "not offered before tomorrow, 9:00")
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Shows(".task .ended", "You put off a until ") // the reason why no second one is offered
 	b.Shows(".task .ended", "and 3 more")
 }
@@ -135,14 +135,14 @@ func TestPageWaitsForWork(t *testing.T) {
 	page.Manages(s, "POST", "/tasks", map[string]any{"name": "inbox", "title": "Letters"})
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	b.State("live", e2e.Soon)
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Shows(".task .ended", "Nothing matches this task now. Ask again later, or wait for new items.")
 	b.Press(".linger")
 	b.Shows(".pending .phase", "for something to come.")
 	s.Exec(`delete from getwork.work_requested where state = 'pending'`)
 	cutOff(b)
 	b.Shows(".task .ended", "Your request was lost on the server. Please ask again.")
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Press(".linger")
 	b.Shows(".pending .phase", "for something to come.")
 	page.Manages(s, "POST", "/tasks/inbox/items", []map[string]any{{"item": "letter 7"}})
@@ -164,7 +164,7 @@ func TestPageTellsOfAnOldList(t *testing.T) {
 	s.Exec(`update getwork.task_state set fresh_until = fresh_until - interval '70 minutes', expires_at = expires_at - interval '70 minutes'`)
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	b.State("live", e2e.Soon)
-	b.Press(".task form button")
+	b.Press(".task .get")
 	b.Works(3, e2e.Soon)
 	b.Shows(".task .aged", "so it is older than usual. A newer one is on its way.")
 }
@@ -220,27 +220,27 @@ func TestPageDetails(t *testing.T) {
 	b.State("live", e2e.Soon)
 	s.Takes("Oliver", 2)
 	b.Works(2, e2e.Soon)
-	shown := b.Eval(`[...document.querySelectorAll('#work li:first-child dl div:not(.long)')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('; ')`)
+	shown := b.Eval(`[...document.querySelectorAll('.sheet dl div:not(.whole)')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('; ')`)
 	for _, want := range []string{"Amount=1,234.50", "Checked=no", "Remark=–", "Submitted=Feb 3, 2026", "Seen=Feb 3, 2026, 1:05", "Parts=1, 2"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the details lack %q: %s", want, shown)
 		}
 	}
 	b.Await(`[...document.querySelectorAll('#work dd')].some((e) => e.title.includes('1:05:06') && e.title.includes('GMT+9'))`, e2e.Soon)
-	account := b.Eval(`[...document.querySelectorAll('#work li:first-child .long dd')].find((e) => e.textContent.includes('CH93')).firstElementChild.textContent`)
+	account := b.Eval(`[...document.querySelectorAll('.sheet .whole dd')].find((e) => e.textContent.includes('CH93')).firstElementChild.textContent`)
 	for _, want := range []string{"Iban: CH93\n", "Holder:\n  Born: Jan 31, 1980\n  Name: Ann", "Seen:\n  1.\n    By: x"} {
 		if !strings.Contains(account, want) {
 			t.Errorf("the account lacks %q: %s", want, account)
 		}
 	}
 	tall := func() string {
-		return b.Eval(`String(document.querySelector('#work .long dd span').getBoundingClientRect().height > 100)`)
+		return b.Eval(`String(document.querySelector('#work .whole dd span').getBoundingClientRect().height > 100)`)
 	}
 	if tall() != "false" {
 		t.Error("a long text takes up too much room")
 	}
-	b.Eval(`(document.querySelector('#work .long dd button').focus(), '')`)
-	b.Press("#work .long dd button")
+	b.Eval(`(document.querySelector('#work .whole dd button').focus(), '')`)
+	b.Press("#work .whole dd button")
 	b.Await(`document.activeElement.textContent === 'less'`, e2e.Soon)
 	if tall() != "true" {
 		t.Error("the text is not unfolded")
@@ -256,12 +256,12 @@ func TestPageManyAreLines(t *testing.T) {
 	page.Manages(s, "POST", "/tasks", map[string]any{"name": "verify", "max_request": 20, "query": `select i as item, 'Applicant ' || i as applicant from generate_series(1, 20) i order by i`})
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	b.State("live", e2e.Soon)
-	b.Press(".task summary")
+	b.Press(".task .name")
 	b.Await(`document.querySelector('.how-many input').checkVisibility()`, e2e.Soon)
 	b.Eval(`(document.querySelector('.how-many input').select(), '')`)
 	b.Do(chromedp.SendKeys(chromedp.CSS(".how-many input"), "12\r", chromedp.NodeVisible))
 	b.Works(12, e2e.Soon)
-	const one = `document.querySelectorAll('#work .complete').length === 1 && document.querySelectorAll('#work > .open').length === 1`
+	const one = `document.querySelectorAll('#work .complete').length === 1 && document.querySelectorAll('#work .open').length === 1`
 	b.Await(one, e2e.Soon)
 	b.TypeNote("mine")
 	s.Takes("Oliver", 1)
@@ -272,10 +272,10 @@ func TestPageManyAreLines(t *testing.T) {
 	}
 	b.Shows("#work .compact .summary", "Applicant 13")
 	b.Keys("\x1b" + "j")
-	b.Await(one+` && document.querySelector('#work > :nth-child(2)').matches('.open')`, e2e.Soon)
+	b.Await(one+` && document.querySelectorAll('#work .work')[1].matches('.open')`, e2e.Soon)
 	b.Keys("c")
 	focused(b, "3")
-	b.Await(`document.activeElement.closest('li').querySelector('.complete')`, e2e.Soon) // a user who works through the list goes on in the next item
+	b.Await(`document.querySelector('.sheet').dataset.row === document.activeElement.closest('li').id`, e2e.Soon) // a user who works through the list goes on in the next item
 	b.Await(one, e2e.Soon)
 }
 
@@ -298,13 +298,13 @@ func TestPageFirstTime(t *testing.T) {
 	s := e2e.NewSite(t, 1, "")
 	b.Do(chromedp.Navigate(s.Nodes[0].URL + "#log-in=Oliver"))
 	b.Shows("#no-tasks", "A manager creates them")
-	b.Shows("#empty", "No work yet.")
+	b.Shows("#empty", "Your desk is clear.")
 	s.Task("verify", `select 1 as item`)
 	b.Eval(`(document.dispatchEvent(new Event('visibilitychange')), '')`) // the user returns to the tab
-	b.Shows("#tasks h3", "verify")
-	b.Shows("#empty", "press Get Work")
+	b.Shows("#tasks .name", "verify")
+	b.Shows("#empty", "choose a task")
 	b.Opens(s.Nodes[0].URL + "#log-in=Mia,manager")
-	b.Shows("#tasks h3", "verify")
+	b.Shows("#tasks .name", "verify")
 }
 
 // A desk shows an item as its task wants it, in few controls: four held items have at most twelve. The pipeline is a few Tab
@@ -326,23 +326,23 @@ func TestPageItemInFocus(t *testing.T) {
 	b.State("live", e2e.Soon)
 	s.Takes("Oliver", 4)
 	b.Works(4, e2e.Soon)
-	const controls = `[...document.querySelectorAll('.pipeline :is(a[href], button, input, summary, textarea, select)')].filter((e) => e.checkVisibility()).length`
-	if n := b.Eval(`String(` + controls + `)`); n != "12" {
-		t.Errorf("four held items have %s controls, want 12:\n%s", n, b.Eval(`document.querySelector('.pipeline').innerHTML`))
+	const controls = `[...document.querySelectorAll('#work :is(a[href], button, input, summary, textarea, select)')].filter((e) => e.checkVisibility()).length`
+	if n := b.Eval(`String(` + controls + ` <= 12)`); n != "true" {
+		t.Errorf("four held items have at most 12 controls: %s:\n%s", n, b.Eval(`document.querySelector('#work').innerHTML`))
 	}
-	if order := b.Eval(`[...document.querySelectorAll('#tasks h3')].map((e) => e.textContent).join()`); order != "Z comes first,Verify" {
+	if order := b.Eval(`[...document.querySelectorAll('#tasks .name')].map((e) => e.textContent).join()`); order != "Z comes first,Verify" {
 		t.Error("the tasks are ", order)
 	}
 	b.Press("#work li:nth-child(2) .key")
-	b.Shows("#work > .open .headline", "Ann 2, CHF\u00a02,469.00")
-	shown := b.Eval(`[...document.querySelectorAll('#work .open .pane > dl div')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('; ')`)
+	b.Shows(".sheet .headline", "Ann 2, CHF\u00a02,469.00")
+	shown := b.Eval(`[...document.querySelectorAll('.sheet > dl div')].map((e) => e.children[0].textContent + '=' + e.children[1].textContent).join('; ')`)
 	if want := "Amount=CHF 2,469.00; Mistakes=1; Off=12.5%; Iban=CH93 0076 2011 6238 5295 7; Site=javascript:alert(1); State=late"; strings.ReplaceAll(shown, "\u00a0", " ") != want {
 		t.Errorf("shown %s", shown)
 	}
-	if strong := b.Eval(`[...document.querySelectorAll('#work .strong dt')].map((e) => e.textContent).join()`); strong != "Mistakes" {
+	if strong := b.Eval(`[...document.querySelectorAll('#work .stands dt')].map((e) => e.textContent).join()`); strong != "Mistakes" {
 		t.Errorf("%q stands out", strong)
 	}
-	links := b.Eval(`[...document.querySelectorAll('.pipeline a')].map((e) => [e.href, e.target, e.rel].join(' ')).join(', ')`)
+	links := b.Eval(`[...document.querySelectorAll('#work a')].map((e) => [e.href, e.target, e.rel].join(' ')).join(', ')`)
 	if links != "https://loans.example/2/late _blank noopener noreferrer" {
 		t.Error("links: ", links)
 	}
@@ -354,24 +354,19 @@ func TestPageItemInFocus(t *testing.T) {
 	b.Keys("\t")
 	b.Await(`document.activeElement.id === 'skip'`, e2e.Soon)
 	b.Keys("\r\t")
-	b.Await(`document.activeElement.matches('#work .key')`, e2e.Soon)
+	b.Await(`document.activeElement.closest('.sheet')`, e2e.Soon)
 }
 
-// On a telephone tasks and pipeline are tabs. What arrives while the tasks are shown is announced, and leads to the pipeline,
-// which comes first as soon as it has something.
-func TestPageTabs(t *testing.T) {
+// On a telephone the item in hand comes first, then what else is there; the button for more stays at the bottom.
+func TestPageOnATelephone(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, "", "1h", 0)
 	b.As(page.Looks[2])
 	b.Do(chromedp.Reload())
-	b.Await(`document.querySelector('.desk').dataset.tab === 'tasks' && document.querySelector('#tab-tasks').getAttribute('aria-selected') === 'true'`, e2e.Soon)
+	b.Await(`document.querySelector('.next .primary').getBoundingClientRect().bottom <= innerHeight && document.querySelector('#empty').checkVisibility()`, e2e.Soon)
 	s.Takes("Oliver", 3)
-	b.Shows(".notice", "3 items arrived")
-	b.Await(`!document.querySelector('#work').checkVisibility() && document.querySelector('#tab-pipeline .count').textContent === '3'`, e2e.Soon)
-	b.Press(".notice button")
-	b.Await(`document.activeElement.textContent === 'a' && document.activeElement.checkVisibility() && !document.querySelector('#tasks').checkVisibility()`, e2e.Soon)
-	b.Press("#tab-tasks")
-	b.Await(`document.querySelector('#tasks').checkVisibility() && !document.querySelector('.notice button')`, e2e.Soon)
-	b.Do(chromedp.Reload())
-	b.Await(`document.querySelector('#work .complete')?.checkVisibility()`, e2e.Soon)
+	b.Works(3, e2e.Soon)
+	b.Await(`(([sheet, mine, tasks]) => sheet < mine && mine < tasks)(['.sheet', '.mine', '#tasks'].map((part) => document.querySelector(part).getBoundingClientRect().top))`, e2e.Soon)
+	b.Press(".next .button")
+	b.Await(`(({ top, bottom }) => top >= 0 && bottom <= innerHeight)(document.querySelector('#how').getBoundingClientRect())`, e2e.Soon)
 }

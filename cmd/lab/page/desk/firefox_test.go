@@ -25,7 +25,7 @@ func TestFirefoxWorker(t *testing.T) {
 	f.State("live", e2e.Soon)
 	f.Eval(`(` + page.UndoLasts + `, '')`)
 	f.Execute(slowHands)
-	f.TabTo(page.CSS(".task summary"))
+	f.TabTo(page.CSS(".task .name"))
 	f.Keys(page.KeyEnter)
 	f.TabTo(page.CSS(`.task input[value="3"]`))
 	f.Keys(page.KeyLeft)

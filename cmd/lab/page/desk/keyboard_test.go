@@ -33,13 +33,16 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	s := e2e.NewSite(t, 1, "")
 	page.Leased(s, "30m", "a", "b", "c", "d")
 	logsIn(b, s.Nodes[0].URL, "Oliver", "worker")
-	for !b.Yes(`document.activeElement.matches('.task summary')`) {
+	for !b.Yes(`document.activeElement.matches('.task .name')`) {
 		b.Keys(kb.Tab)
 	}
 	b.Keys(kb.Enter)
 	b.TabTo("radio", "3")
 	b.Keys(kb.ArrowRight)
-	b.Enter("button", "Get Work: verify")
+	b.TabTo("button", "verify") // the list is one stop; within it go arrows
+	b.Keys(kb.ArrowRight)
+	b.Await(`document.activeElement.matches('.get')`, e2e.Soon)
+	b.Keys(kb.Enter)
 	b.Works(4, e2e.Soon)
 	became := func(item, want string) {
 		t.Helper()
@@ -61,7 +64,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	became("a", "completed looked twice")
 
 	b.TabTo("button", "b")
-	b.Enter("button", "Return")
+	b.Enter("button", "Give back")
 	b.Enter("button", "Return until tomorrow, 9:00")
 	became("b", "returned ")
 	if at := b.Eval(fmt.Sprintf(`new Date(%q).toTimeString().slice(0, 5)`, e2e.Column[string](s, `select to_json(available_at)#>>'{}' from getwork.work where item = 'b'`)[0])); at != "09:00" {
@@ -71,7 +74,6 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	b.Enter("button", "Keep c")
 	s.Await("the lease begins anew", e2e.Soon, `select lease_expires_at - assigned_at > lease from getwork.work where item = 'c'`)
 	b.TabTo("button", "c")
-	b.Enter("button", "More")
 	b.TabTo("button", "Remove from queue")
 	b.Keys(kb.Enter)
 	b.Await(`document.activeElement.innerText.includes('Really remove it?')`, e2e.Soon)
@@ -83,7 +85,7 @@ func TestPageWorkerByKeyboard(t *testing.T) {
 	b.Await(`document.body.innerText.includes('completed')`, e2e.Soon)
 	b.Keys("u")
 	b.Await(`document.activeElement.textContent.trim() === 'd'`, e2e.Soon)
-	b.Keys("xx")
+	b.Keys("dd")
 	became("d", "never ")
 }
 

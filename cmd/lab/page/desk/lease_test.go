@@ -60,7 +60,7 @@ func TestPageLease(t *testing.T) {
 	b.Await(`document.querySelector('#work .again').checkVisibility() && !document.querySelector('#work .done')`, e2e.Soon)
 	b.Press(".dismiss")
 	b.Works(0, e2e.Soon)
-	b.Shows("#empty", "No work yet.")
+	b.Shows("#empty", "Your desk is clear.")
 }
 
 // All of this also works without push.
@@ -95,7 +95,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 	s.Task("verify", `select 1 as item`)
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	b.State("live", e2e.Soon)
-	b.Click(".task form button")
+	b.Click(".task .get")
 	b.Works(1, e2e.Soon)
 	b.Click("#work .others")
 	b.Click(`#work [data-return=exact]`)
@@ -108,7 +108,7 @@ func TestPageReturnsToOthers(t *testing.T) {
 	if closed := e2e.Column[string](s, `select state || ' ' || to_others from getwork.work`); closed[0] != "returned true" {
 		t.Errorf("work: %q", closed)
 	}
-	b.Click(".task form button")
+	b.Click(".task .get")
 	b.Shows(".task .ended", "There is work, but none that you may have")
 	b.Shows(".task .ended", "You left 1 to others.")
 	if a, err := s.As("Tracy", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/1/claim", nil); err != nil || a.Status != 201 {

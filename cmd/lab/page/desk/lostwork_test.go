@@ -31,7 +31,7 @@ func TestPageLostLease(t *testing.T) {
 	s.Exec(`update getwork.work set lease_expires_at = clock_timestamp() + interval '1 s'`) // not while typing
 	b.Shows(".why", "It went back at ")
 	b.Shows(".why", "Your note is kept.")
-	b.Shows("#work h3", item)
+	b.Shows("#work .key", item)
 	other := s.Takes("Tracy", 1)[0]
 	b.Press(".again")
 	b.Shows(".error", "It can’t be claimed: somebody else holds")
@@ -71,15 +71,15 @@ func TestPageTakenAway(t *testing.T) {
 	reassign(held[0], "Tracy")
 	b.Shows(".why", "It was given to somebody else at ")
 	b.Shows(".why", "Your note is kept.")
-	if shown := b.Eval(`document.querySelector('#work li:first-child textarea').value + !!document.querySelector('.again')`); shown != "minefalse" {
+	if shown := b.Eval(`document.querySelector('.sheet textarea').value + !!document.querySelector('.again')`); shown != "minefalse" {
 		t.Errorf("the note, and whether it can be claimed: %s", shown)
 	}
 	reassign(s.Takes("Tracy", 1)[0], "Oliver")
-	b.Shows("#work h3", "d")
+	b.Shows("#work .key", "d")
 	if a, err := s.As("Oliver", 0).Do(t.Context(), http.MethodPost, "/api/v1/tasks/verify/items/e/claim", nil); err != nil || a.Status != 201 {
 		t.Fatalf("claim: %d %s %v", a.Status, a.Body, err)
 	}
-	b.Shows("#work h3", "e")
+	b.Shows("#work .key", "e")
 	b.Await(`document.querySelector('#held').textContent === '3'`, e2e.Soon)
 	b.Notes("#told") // messages within a second stand together, and then go
 	token := page.Manages(s, "POST", "/work/release", map[string]any{"user": "Oliver", "dry_run": true}).Token

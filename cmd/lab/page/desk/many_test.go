@@ -109,7 +109,7 @@ func TestPageHoldsFiveHundred(t *testing.T) {
 
 	b.Eval(`(() => {
 		window.touched = [];
-		const at = document.querySelectorAll('#work > li')[250].querySelector('button:not([hidden])');
+		const at = document.querySelectorAll('#work .work')[250].querySelector('button:not([hidden])');
 		at.focus();
 		at.scrollIntoView({ block: 'center', behavior: 'instant' });
 		window.at = at;

@@ -24,7 +24,7 @@ func TestPageNoteTooLong(t *testing.T) {
 	t.Parallel()
 	b, s, g := page.Behind(t, 2)
 	g.Refuses(0, 0, "")
-	b.Press("#work li:first-child summary")
+	b.Press("#note")
 	write := func(text string) {
 		t.Helper()
 		b.Eval(fmt.Sprintf(`(() => {
@@ -36,9 +36,9 @@ func TestPageNoteTooLong(t *testing.T) {
 	}
 	long := strings.Repeat("é", 3000) // 6000 bytes; the same number of ASCII letters would fit
 	write(long)
-	b.Shows("#work li:first-child details .error", "The note is too long by about 952 characters.")
+	b.Shows("#cut", "The note is too long by about 952 characters.")
 	b.Await(`document.querySelector('#work textarea').ariaInvalid === 'true'`, e2e.Soon)
-	b.Press("#work li:first-child summary") // and away
+	b.Press("#note") // and away
 	for _, button := range []string{".complete", ".next", `[data-return="1h"]`} {
 		b.Eval(`(document.activeElement.blur(), '')`)
 		b.Press("#work li:first-child " + button)
@@ -49,7 +49,7 @@ func TestPageNoteTooLong(t *testing.T) {
 		t.Error("the note was cut")
 	}
 	write(strings.Repeat("é", 2048)) // exactly at the limit
-	b.Await(`!document.querySelector('#work details .error').textContent && document.querySelector('#work textarea').ariaInvalid !== 'true'`, e2e.Soon)
+	b.Await(`!document.querySelector('#cut').textContent && document.querySelector('#work textarea').ariaInvalid !== 'true'`, e2e.Soon)
 	b.Press("#work li:first-child .complete")
 	b.Eval(`(passes(), '')`)
 	s.Await("the note is there as it was written", e2e.Soon, `select octet_length(note) = 4096 and state = 'completed' from getwork.work where item = 'a'`)
@@ -66,11 +66,11 @@ func TestPageNoteOutlastsReload(t *testing.T) {
 	b, s := desk(t, page.UndoLasts, "1h", 2)
 	b.TypeNote("half wri")
 	b.Do(chromedp.Reload())
-	b.Await(`document.querySelector('#work li:first-child textarea')?.value === 'half wri'`, e2e.Soon)
-	b.Await(`document.querySelector('#work li:first-child textarea').checkVisibility()`, e2e.Soon) // it is open
-	b.Do(chromedp.SendKeys(chromedp.CSS("#work li:first-child textarea"), "tten", chromedp.NodeVisible))
+	b.Await(`document.querySelector('.sheet textarea')?.value === 'half wri'`, e2e.Soon)
+	b.Await(`document.querySelector('.sheet textarea').checkVisibility()`, e2e.Soon) // it is open
+	b.Do(chromedp.SendKeys(chromedp.CSS(".sheet textarea"), "tten", chromedp.NodeVisible))
 	crash(b)
-	b.Await(`document.querySelector('#work li:first-child textarea')?.value === 'half written'`, e2e.Soon)
+	b.Await(`document.querySelector('.sheet textarea')?.value === 'half written'`, e2e.Soon)
 	b.Press("#work li:first-child .complete")
 	b.Eval(`(passes(), '')`)
 	page.Disposes(s, "a completed half written, b held")
@@ -81,7 +81,7 @@ func TestPageNoteOutlastsReload(t *testing.T) {
 	page.Manages(s, "POST", fmt.Sprintf("/work/%d/reassign", e2e.Column[int64](s, `select id from getwork.work where item = 'b'`)[0]), map[string]any{"user": "Tracy", "force": true})
 	for range 2 { // the first visit learns that b is lost, and the second has it from the first
 		b.Do(chromedp.Navigate(s.Nodes[0].URL))
-		b.Shows("#work h3", "b")
+		b.Shows("#work .key", "b")
 		b.Shows("#work .why", "It is not yours any more. Your note is kept.")
 		b.Await(`document.querySelector('#work textarea').value === 'of b'`, e2e.Soon)
 	}

@@ -25,12 +25,12 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 	}
 	b.LogInByForm(s.Nodes[0].URL, "<b>Oliver</b>")
 	b.State("live", e2e.Soon)
-	b.Click(".task form button")
+	b.Click(".task .get")
 	b.Works(1, e2e.Soon)
 	if n := b.Eval(`String(document.querySelectorAll('main img, main script, main b, main i').length) + document.title`); n != "0<b>Oliver</b> · getwork" {
 		t.Errorf("elements made from text, and the title: %q", n)
 	}
-	for selector, want := range map[string]string{"#work h3": evil, "#tasks h3": evil, "#tasks .description": evil, "#work .of": evil, "#name": "<b>Oliver</b>"} {
+	for selector, want := range map[string]string{"#work .key": evil, "#tasks .name": evil, "#tasks .description": evil, "#work .of": evil, "#name": "<b>Oliver</b>"} {
 		if got := b.Eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector)); got != want {
 			t.Errorf("%s shows %q, want %q", selector, got, want)
 		}
@@ -52,7 +52,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 	b.LogIn(s.Nodes[0].URL, "Oliver")
 	says := func(text string) {
 		t.Helper()
-		b.Click(".task form button")
+		b.Click(".task .get")
 		b.Await(fmt.Sprintf(`document.querySelector('.task').innerText.includes(%q)`, text), e2e.Soon)
 	}
 	says("Nothing matches this task now.")

@@ -29,17 +29,16 @@ func TestPageDeskStaysInPlace(t *testing.T) {
 	b.As(page.Look{Width: 390, Height: 844, Scheme: "light"})
 	b.Visit(s.Nodes[0].URL, "/?lang="+page.Pseudo, "Oliver")
 	b.State("live", e2e.Soon)
-	const name = `(({ width, height }) => [width, height].join())(document.querySelector('.task h3').getBoundingClientRect())`
-	b.Await(`document.querySelector('.task h3')`, e2e.Soon)
+	const name = `(({ width, height }) => [width, height].join())(document.querySelector('.task .name').getBoundingClientRect())`
+	b.Await(`document.querySelector('.task .name')`, e2e.Soon)
 	before := b.Eval(name)
-	b.Press(".task form > button")
-	b.Await(`document.querySelector('.task .there').innerText.length > 15`, e2e.Soon)
+	b.Press(".task .get")
+	b.Await(`document.querySelector('.task progress')`, e2e.Soon)
 	if after := b.Eval(name); after != before {
 		t.Errorf("while work is on its way the task's name is %s large, and was %s", after, before)
 	}
 	open()
 	b.Works(3, e2e.Soon)
-	b.Press(".notice button")
 	b.Press("[data-menu=return] > button")
 	b.Press("[data-return=exact]")
 	b.Await(`document.querySelector('.choices-of form')`, e2e.Soon)
@@ -50,8 +49,8 @@ func TestPageDeskStaysInPlace(t *testing.T) {
 	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/?lang=en"))
 	b.Works(3, e2e.Soon)
 	b.Await(`document.querySelector('.get-next')`, e2e.Soon)
-	if got := b.Eval(`String(new Set(['.get-next', '#work'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
-		t.Error("tasks and pipeline begin at different heights")
+	if got := b.Eval(`String(new Set(['.get-next', '.hand', '.mine'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
+		t.Error("tasks, sheet and desk begin at different heights")
 	}
 	b.Click("[data-menu=return] > button")
 	b.Await(`(({ top, bottom }) => top >= 0 && bottom <= innerHeight && scrollY === 0)(document.querySelector('.choices-of').getBoundingClientRect())`, e2e.Soon)

@@ -157,7 +157,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, page.UndoLasts, "1h", 1)
 	b.Press(".next")
-	b.Shows("#work h3", "b")
+	b.Shows("#work .key", "b")
 	focused(b, "b") // there was nothing else to go on with
 	if got := page.Dispositions(s); got != "a held, b held" {
 		t.Error("the page asked, and sent all the same: ", got)
@@ -166,6 +166,7 @@ func TestPageCompleteAndNext(t *testing.T) {
 	b.Await(`document.querySelectorAll('#work .key').length === 2`, e2e.Soon)
 	b.Eval(`(passes(), '')`)
 	page.Changes(s, "verify", map[string]any{"max_open": 2}, 0)
+	b.Press(".task .name[aria-expanded]")
 	b.Shows(".task", "You hold 2 of at most 2.")
 	b.Press(".next")
 	b.Shows("#work .going", "Then the next is asked for.")
@@ -173,13 +174,13 @@ func TestPageCompleteAndNext(t *testing.T) {
 		t.Errorf("%d requests; a third would have been barred", n)
 	}
 	b.Eval(`(passes(), '')`)
-	b.Shows("#work h3", "c")
+	b.Shows("#work .key", "c")
 	b.Press("#work li:last-child .next")
 	b.Press(".now") // for users who can't wait
-	b.Shows("#work h3", "d")
+	b.Shows("#work .key", "d")
 	page.Disposes(s, "a completed, b held, c completed, d held")
 	page.Changes(s, "verify", map[string]any{"paused": true}, 0)
-	b.Shows(".task .there .badge", "paused")
+	b.Shows(".task .tag", "paused")
 	b.Press(".next")
 	b.Eval(`(passes(), '')`)
 	b.Shows("#told", "There is no next: A manager has paused this task.")

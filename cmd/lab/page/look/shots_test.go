@@ -282,20 +282,20 @@ const verifying = "verify-bank-account"
 
 var deskStates = []state{
 	{name: "log-in"},
-	{name: "desk", user: "Oliver", path: "/", reach: sees("No work yet.")},
-	{name: "desk help", user: "Oliver", path: "/", reach: presses("Complete and next", "button Keyboard shortcuts")},
+	{name: "desk", user: "Oliver", path: "/", reach: sees("Your desk is clear.")},
+	{name: "desk help", user: "Oliver", path: "/", reach: presses("And then the next one", "button Oliver", "button Keyboard shortcuts")},
 	{name: "desk pending", user: "Pia", path: "/", reach: presses("coming", "button Get Work: verify")},
 	{name: "desk with work", user: "Wanda", path: "/", reach: withWork(verifying, 2, sees("Applicant"))},
 	{name: "desk full", user: "Fay", path: "/", reach: full},
-	{name: "desk return", user: "Rita", path: "/", reach: withWork(verifying, 3, presses("to others only", "button Return", "button other …")), left: true},
-	{name: "desk more", user: "Moira", path: "/", reach: withWork(verifying, 3, presses("Really remove it?", "button More", "button Remove from queue")), left: true},
-	{name: "desk task", user: "Tessa", path: "/", reach: presses("How many", "DisclosureTriangle Verify user submitted bank account")},
+	{name: "desk return", user: "Rita", path: "/", reach: withWork(verifying, 3, presses("to others only", "button Give back", "button other …")), left: true},
+	{name: "desk more", user: "Moira", path: "/", reach: withWork(verifying, 3, presses("Really remove it?", "button Remove from queue")), left: true},
+	{name: "desk task", user: "Tessa", path: "/", reach: presses("How many", "button Verify user submitted bank account")},
 	{name: "desk dense", user: "Dora", path: "/", reach: withWork("many", 20, sees("many-20"))},
 	{name: "desk lost lease", user: "Lotte", path: "/", reach: withWork("call-back", 1, sees("Claim it again"))},
 	{name: "desk undo", user: "Ugo", path: "/", each: true, reach: withWork("many", 1, presses("completed", "button Complete"))},
 	{name: "desk answers", user: "Nora", path: "/", reach: func(st *stage) {
 		presses("A manager has paused this task.", "button Get Work: Paused")(st)
-		presses("your managers have been told", "button Get Work: Broken")(st)
+		presses("your managers can see this", "button Get Work: Broken")(st)
 		presses("Nothing matches this task now.", "button Get Work: Nothing")(st)
 	}},
 	{name: "desk menu", user: "Ava", path: "/", reach: presses("Away …", "button Ava")},

@@ -12,7 +12,6 @@ export default {
   'Copy the token now: it is shown only this once.': 'Kopieren Sie das Token jetzt: Es wird nur dieses eine Mal gezeigt.',
   'The token': 'Das Token',
   'Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.': 'Bewahren Sie es in einer Datei auf, die nur das zugehörige Programm lesen kann, oder in einem Tresor für Geheimnisse. Wer es hat, kann es verwenden.',
-  'Done': 'Fertig',
   'New token': 'Neues Token',
   'What it is for': 'Wofür es ist',
   'nightly report': 'Nachtbericht',

@@ -71,7 +71,6 @@ export default {
   'What was given back by three or more people': 'Was drei oder mehr Personen zurückgegeben haben',
   'Give {0} to …': '{0} jemandem geben …',
   'Show {0}': '{0} zeigen',
-  'broken': 'gestört',
   'on the shelf': 'im Vorrat',
   'Settings of {0}': 'Einstellungen von {0}',
   'Settings': 'Einstellungen',

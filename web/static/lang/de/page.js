@@ -244,4 +244,6 @@ export default {
   'You are still away: {0}.': 'Sie sind noch abwesend: {0}.',
   '{0} is away.': '{0} ist abwesend.',
   '{0} will be away from {1}.': '{0} ist ab {1} abwesend.',
+  'broken': 'gestört',
+  'Done': 'Fertig',
 };

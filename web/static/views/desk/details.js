@@ -18,7 +18,7 @@ export function details(row, fields) {
       <summary @click=${unfold}>${plural(folded.length, '{0} more detail', '{0} more details')}</summary>${list(row, folded)}</details>` : nothing}`;
 }
 
-const list = (row, fields) => html`<dl>${fields.map((f) => detail(row, f))}</dl>`;
+const list = (row, fields) => html`<dl class="facts">${fields.map((f) => detail(row, f))}</dl>`;
 
 function detail(row, { column, label: name, text, exact, strong, href, colour }) {
   const long = isLong(text);
@@ -27,12 +27,12 @@ function detail(row, { column, label: name, text, exact, strong, href, colour })
     if (!row.whole.delete(column)) row.whole.add(column);
     row.set({});
   };
-  const kind = `${long || text.length > 60 ? 'long' : ''} ${strong ? 'strong' : ''}`;
-  return html`<div class=${kind}><dt dir="auto">${name}</dt><dd dir="auto" title=${exact ?? nothing}>${long
+  const kind = `${long || text.length > 60 ? 'whole' : text.length > 24 ? 'long' : ''} ${strong ? 'stands' : ''}`;
+  return html`<div class=${kind} data-time=${strong ? 'fifth' : nothing}><dt dir="auto">${name}</dt><dd dir="auto" title=${exact ?? nothing}>${long
     ? html`<span class=${whole ? '' : 'folded'}>${text}</span><button type="button" class="plain" aria-expanded=${whole}
         aria-label=${whole ? t`Less of ${name}` : t`More of ${name}`} @click=${unfold}>${whole ? t`less` : t`more`}</button>`
     : href ? html`<a href=${href} target="_blank" rel="noopener noreferrer">${text}</a>`
-      : colour ? html`<b class="badge" data-kind=${colour}>${text}</b>` : text}</dd></div>`;
+      : colour ? html`<span class="tag" data-time=${{ good: 'ok', warn: 'half', bad: 'fifth', busy: 'now' }[colour] ?? 'none'}>${text}</span>` : text}</dd></div>`;
 }
 
 /** The first few of an item's details, in one line; those that stand out first. A figure says nothing without its name. */

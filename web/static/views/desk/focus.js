@@ -9,12 +9,12 @@ export function focusIn(element) {
 
 /** Ignores the second click of a double click: it would hit what now stands there, or answer "Really never?". */
 export function notTwice(e) {
-  if (e.detail < 2 || !e.target.closest('.done button, .task form > button')) return;
+  if (e.detail < 2 || !e.target.closest('.finish button, .task .get, .next button')) return;
   e.preventDefault();
   e.stopPropagation();
 }
 
 /** Escape in a field goes back to its card, where keys act on it. */
 export function leaveField(e) {
-  if (e.key === 'Escape' && e.target.matches('input, textarea') && !e.target.closest('.menu')) focusIn(e.target.closest('li'));
+  if (e.key === 'Escape' && e.target.matches('input, textarea') && !e.target.closest('.menu')) focusIn(e.target.closest('li') ?? document.querySelector('#work .open'));
 }

@@ -1,9 +1,6 @@
-/** "Get next work" over all tasks, and keeping the user supplied. */
+/** The next work of all tasks, and keeping the user supplied. */
 
-import { html } from '../../lib/lit-html/lit-html.js';
-import { live } from '../../lib/lit-html/directives/live.js';
 import { t } from '../../lang.js';
-import { hint } from './card.js';
 import { outcome } from './words.js';
 
 export const all = '*'; // the name of the card of all tasks
@@ -14,17 +11,11 @@ const barred = 60_000; // the same, if the user may have nothing
 const patience = '10m';
 const most = 20;
 
-/** What is above the tasks. card: of all tasks; view: {from, ready}: the title of the task that answered last; how much is there at once. */
-export function next(card, { from, ready }, supply, acts) {
-  const { busy, request, ended, error } = card;
-  return html`<form class="get-next card" @submit=${(e) => { e.preventDefault(); if (!request) acts.ask(all, 1); }}>
-    <button class="primary" type="submit" aria-disabled=${busy || Boolean(request)} aria-keyshortcuts="g n">${t`Get next work`}${hint('g n')}</button>
-    <span class="quiet there">${ready ? t`${ready} ready at once` : ''}</span>
-    <label class="supply">${t`Keep me supplied with`} <input type="number" min="0" max=${most} .value=${live(String(supply.n))}
-      @change=${(e) => { supply.n = Math.min(most, Math.max(0, Math.trunc(e.target.valueAsNumber) || 0)); acts.supply(); }}></label>
-    <p class="quiet ended" dir="auto" role="status">${ended && !busy ? said(ended, from) : ''}</p>
-    <p class="error" role="alert" dir="auto">${error}</p>
-  </form>`;
+/** The task that the next work comes from, most likely: with late work, then the highest priority, then what is there at once. */
+export function likely(cards) {
+  const some = [...cards.values()].map(({ task }) => task).filter((task) => !task.paused && !task.failures && (task.shelf || task.backlog?.free));
+  const rank = ({ late, priority, shelf }) => [late > 0, priority ?? 0, shelf > 0];
+  return some.sort((a, b) => rank(b).map((v, i) => v - rank(a)[i]).find(Boolean) ?? 0)[0];
 }
 
 const none = {
@@ -35,7 +26,8 @@ const none = {
   paused: t`Your tasks are paused.`,
 };
 
-function said(request, from) {
+/** How a request of all tasks ended. from: the title of the task that answered. */
+export function said(request, from) {
   if (request.assigned > 0) return t`It came from ${from}.`;
   return request.state === 'none' && none[request.reason] || outcome(request);
 }

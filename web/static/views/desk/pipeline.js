@@ -12,8 +12,9 @@ export class Row {
   key = `work-${++serial}`; // the id of its element
   revision = 0;
   note = '';
-  noting = false; // the note is open
-  menu = ''; // the open one: return or more
+  result = {}; // what was typed for the task's result
+  asking = ''; // the work whose earlier endings are being read
+  menu = ''; // the open one: later or return
   more = false; // folded details are shown
   asked = false; // details that had been left out were read
   earlier = null; // how others let go of the item before, once it was read
@@ -61,6 +62,7 @@ export class Row {
       this.tried = -Infinity; // when its lease was last renewed by itself
       this.looked = null; // the lease's end at which it was looked for
       this.lost = null;
+      this.earlier = null;
       this.error = '';
     }
     this.work = work;
@@ -123,7 +125,6 @@ export class Pipeline {
     const row = new Row(work, this.#on.changed);
     const [, note = ''] = this.#former.find(([id, , of]) => id === work.id || (of && named(of) === named(work))) ?? [];
     row.note = note;
-    row.noting = note !== '';
     return row;
   }
 
@@ -169,7 +170,7 @@ export class Pipeline {
     const over = left !== null && left < 2000; // without push the time is known to the second only
     const why = gone(work, over);
     if (work.state === 'expired' || work.exhausted || (work.state === 'held' && over) || row.note.trim()) {
-      row.set({ lost: { why, again: mayComeBack(work) }, noting: row.note !== '', error: '', sure: false });
+      row.set({ lost: { why, again: mayComeBack(work) }, error: '', sure: false });
     } else {
       this.rows.delete(named(work));
       if (!entry?.elsewhere) this.#on.tell(row.work, why);

@@ -1,7 +1,7 @@
 /** Times for a return: presets, and hours that the user types. */
 
 import { locale, t } from '../../lang.js';
-import { tomorrow, untilTomorrow } from '../../now.js';
+import { now, tomorrow, untilTomorrow } from '../../now.js';
 
 const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
 
@@ -25,3 +25,16 @@ export function afterHours(typed) {
   const hours = Number(typed.trim().replace(',', '.') || NaN);
   return hours >= 0 && hours <= 72 ? `${Math.round(hours * 3600)}s` : undefined;
 }
+
+const inHours = (n) => ({ id: `${n}h`, text: t`for ${n} h`, until: () => new Date(now() + n * 3_600_000).toISOString() });
+
+/** When to come back to something that is put aside. */
+export const laters = [
+  inHours(1),
+  inHours(4),
+  {
+    id: 'tomorrow',
+    get text() { return t`until tomorrow, ${hour.format(tomorrow())}`; },
+    until: () => tomorrow().toISOString(),
+  },
+];

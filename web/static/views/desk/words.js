@@ -93,7 +93,7 @@ export function outcome(request, task = {}, holds = 0, all = null) {
     case 'none':
       if (request.reason === 'at_limit') return `${atLimit(task, all)} ${t`Finish or return something first.`}`;
       return nothing[request.reason === 'all_held' && holds ? 'held_too' : request.reason] ?? t`Nothing was handed out.`;
-    case 'failed': return t`This task is broken; your managers have been told. Nothing was handed out.`;
+    case 'failed': return t`This task is broken; your managers can see this on the floor. Nothing was handed out.`;
     case 'cancelled': return t`Cancelled; nothing was handed out.`;
     case 'lost': return t`Your request was lost on the server. Please ask again.`;
   }
@@ -117,7 +117,7 @@ export const becomes = { complete: 'completed', return: 'returned', never: 'neve
 /** How work was, or is about to be, closed. */
 export function letGo({ state, available_at: from, to_others: others }) {
   if (state === 'never') return t`never to be handed out again`;
-  if (state !== 'returned') return states[state];
+  if (state !== 'returned' || !from) return states[state];
   return others ? t`returned to others, not offered before ${clock(from)}` : t`returned, not offered before ${clock(from)}`;
 }
 

@@ -36,7 +36,7 @@ export class Preview {
     try {
       const within = patience + microseconds(timeout) / 1000;
       const asked = this.ask(text, this.rows, { signal: aborted.signal, within });
-      const [result, plans, { shown }] = await Promise.all([asked, import('./plan.js'), import('../desk/display.js'), this.style('desk.css')]);
+      const [result, plans, { shown }] = await Promise.all([asked, import('./plan.js'), import('../desk/display.js'), this.style('look/desk.css')]);
       if (this.under?.aborted !== aborted) return;
       this.result = result;
       this.plans = plans;
