@@ -130,4 +130,6 @@ type Span struct {
 	Tasks []string      // their names; empty for all tasks
 	Since *time.Time    // nil for the default
 	Step  time.Duration // of a history; 0 for five minutes, or longer if that is too many steps
+	Days  bool          // its steps are days, of 23 to 25 hours
+	Zone  string        // of these; empty: the database's
 }

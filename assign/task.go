@@ -12,6 +12,8 @@ type Task struct {
 
 	Backlog *Backlog `json:"backlog"` // nil until a run has finished
 
+	Pace
+
 	Late         int64      `json:"late"`          // what is held, on the shelf or in the inbox although its deadline is over; of the last two up to 1000 are counted
 	NextDeadline *time.Time `json:"next_deadline"` // the earliest of the others; nil: none has one
 

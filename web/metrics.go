@@ -313,12 +313,14 @@ var (
 	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; a shelf is counted up to 100,000, an inbox up to 10,000.", "task")
 	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")
 	taskLate    = figure("task_late_items", "Items whose deadline is over: those held, on a fresh shelf and in the inbox. Of the last two at most 1,000 are counted.", "task")
+	taskDone    = figure("task_done_today", "Items that were completed since midnight, by the database's time zone.", "task")
+	taskPace    = figure("task_pace", "Items completed an hour, over the last eight hours in which anything was; 0: nothing was for eight days.", "task")
 	taskPaused  = figure("task_paused", "1 while the task is paused.", "task")
 )
 
 // Describe implements [prometheus.Collector].
 func (f *taskFigures) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{taskEnded, taskWaited, taskGiven, taskClosed, taskRuns, taskRanFor, taskWaiting, taskOldest, taskHeld, taskShelf, taskUsual, taskLate, taskPaused} {
+	for _, d := range []*prometheus.Desc{taskEnded, taskWaited, taskGiven, taskClosed, taskRuns, taskRanFor, taskWaiting, taskOldest, taskHeld, taskShelf, taskUsual, taskLate, taskDone, taskPace, taskPaused} {
 		to <- d
 	}
 }
@@ -385,6 +387,14 @@ type taskSum struct {
 func (s *taskSum) add(o taskSum) {
 	s.paused += o.paused
 	s.Waiting, s.Held, s.Shelf, s.Late = s.Waiting+o.Waiting, s.Held+o.Held, s.Shelf+o.Shelf, s.Late+o.Late
+	s.Pace.DoneToday += o.Pace.DoneToday
+	if o.Pace.PerHour != nil {
+		sum := *o.Pace.PerHour
+		if s.Pace.PerHour != nil {
+			sum += *s.Pace.PerHour
+		}
+		s.Pace.PerHour = &sum
+	}
 	s.Oldest, s.Usual = max(s.Oldest, o.Oldest), max(s.Usual, o.Usual)
 }
 
@@ -456,7 +466,11 @@ func (s *taskSum) show(to chan<- prometheus.Metric, task string) {
 	show := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, value, append([]string{task}, labels...)...)
 	}
-	for d, value := range map[*prometheus.Desc]float64{taskWaiting: float64(s.Waiting), taskOldest: s.Oldest, taskHeld: float64(s.Held),
+	var pace float64
+	if s.Pace.PerHour != nil {
+		pace = *s.Pace.PerHour
+	}
+	for d, value := range map[*prometheus.Desc]float64{taskDone: float64(s.Pace.DoneToday), taskPace: pace, taskWaiting: float64(s.Waiting), taskOldest: s.Oldest, taskHeld: float64(s.Held),
 		taskShelf: float64(s.Shelf), taskUsual: s.Usual, taskLate: float64(s.Late), taskPaused: float64(s.paused)} {
 		show(d, prometheus.GaugeValue, value)
 	}

@@ -19,9 +19,15 @@ func (s *server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if step := v.Get("step"); step != "" {
+	span.Zone = v.Get("zone")
+	if !isText(span.Zone) {
+		return refuseField("zone", "zone is UTF-8 text without NUL")
+	}
+	if step := v.Get("step"); step == "1d" {
+		span.Days = true
+	} else if step != "" {
 		if span.Step, err = time.ParseDuration(step); err != nil || span.Step <= 0 {
-			return refuseField("step", `a step is a duration such as "5m", not %q`, step)
+			return refuseField("step", `a step is a duration such as "5m", or "1d", not %q`, step)
 		}
 	}
 	found, err := s.Report.History(r.Context(), span)

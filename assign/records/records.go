@@ -18,6 +18,8 @@ type Records struct {
 	searches chan struct{} // holds one value for each search for a value that is under way
 	patience time.Duration // how long such a search may take
 
+	pace paces
+
 	lists Batcher[struct{}, []assign.Task]
 }
 

@@ -119,6 +119,9 @@ func (rs *Records) SomeTasks(ctx context.Context, name *string, ids, uncounted [
 		}
 		return t, err
 	})
+	if err == nil {
+		err = rs.paced(ctx, tasks)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
@@ -184,6 +187,8 @@ type TaskFigure struct {
 	Shelf   int     // candidates of a shelf that is handed out, up to 100,000; of an inbox, items that can be handed out, up to 10,000
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
 	Late    int     // what is held, on the shelf or in the inbox although its deadline is over
+
+	Pace assign.Pace `db:"-"`
 }
 
 // A lingering request for which a round found nothing has a reason, also after a change of the task has ended its look_after.
@@ -218,6 +223,16 @@ func (rs *Records) TaskFigures(ctx context.Context) ([]TaskFigure, error) {
 	figures, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TaskFigure])
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' figures: %w", err)
+	}
+	tasks := make([]assign.Task, len(figures))
+	for i := range figures {
+		tasks[i].ID = figures[i].ID
+	}
+	if err := rs.paced(ctx, tasks); err != nil {
+		return nil, fmt.Errorf("read the tasks' figures: %w", err)
+	}
+	for i := range figures {
+		figures[i].Pace = tasks[i].Pace
 	}
 	return figures, nil
 }

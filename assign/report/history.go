@@ -13,7 +13,14 @@ import (
 // History counts what happened to each task, in steps of the same length. It refuses a name that no task has with
 // [assign.NotFound], and a span that is too long or has too many steps with [assign.Invalid]. [assign.Busy] means that other
 // callers count, and [assign.Unavailable] that counting took too long. Deleted tasks are left out.
+//
+// Days, and hours that are longer ago than rows are counted, come from the sums of hours ([Report.Sum]).
 func (r *Report) History(ctx context.Context, s assign.Span) (assign.History, error) {
+	if s.Days {
+		s.Step = maxStep
+	} else if s.Zone != "" {
+		return assign.History{}, assign.RefuseField("zone", "a zone is for steps of 1d; leave it out of others")
+	}
 	if s.Step != 0 && (s.Step < minStep || s.Step > maxStep || s.Step%time.Second != 0) {
 		return assign.History{}, assign.RefuseField("step", "a step is 10s to 24h, in whole seconds, not %s", s.Step)
 	}
@@ -31,11 +38,13 @@ func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, 
 		if err != nil {
 			return err
 		}
-		b, err := newBuckets(k, now, ids)
-		if err != nil {
-			return err
+		var b *buckets
+		if k.bySums(now) {
+			b, err = r.readSums(ctx, tx, k, now, ids)
+		} else if b, err = newBuckets(k, now, ids); err == nil {
+			err = b.count(ctx, r.sql, tx)
 		}
-		if err := b.count(ctx, r.sql, tx); err != nil {
+		if err != nil {
 			return err
 		}
 		h = assign.History{From: b.from, To: now, Step: assign.Duration(b.step), Tasks: make([]assign.TaskHistory, len(ids))}
@@ -85,15 +94,20 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 	if n*len(ids) > maxBuckets {
 		return nil, assign.RefuseField("task", "%d steps of %d tasks are more than %d buckets; name fewer tasks, or ask for longer steps", n, len(ids), maxBuckets)
 	}
-	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * k.step), step: k.step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids))}
+	return emptyBuckets(from, k.step, n, ids), nil
+}
+
+// emptyBuckets returns n empty buckets of each task.
+func emptyBuckets(from time.Time, step time.Duration, n int, ids []int64) *buckets {
+	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * step), step: step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids))}
 	for _, id := range ids {
 		all := make([]assign.Bucket, n)
 		for i := range all {
-			all[i].At = from.Add(time.Duration(i) * k.step)
+			all[i].At = from.Add(time.Duration(i) * step)
 		}
 		b.of[id] = all
 	}
-	return b, nil
+	return b
 }
 
 // at returns a task's bucket that begins at that time.

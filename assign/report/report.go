@@ -5,14 +5,13 @@
 // seconds at most, so that a screen on the wall can't take the connections that clicks need. Callers who ask the same question
 // share a count that has not begun. Work that was handed out after a given time is now either held, or was closed after that
 // time, so the number that was held then is counted back from now.
+//
+// Every hour one node sums up what happened in it ([Report.Sum]): the sums outlive the rows.
 package report
 
 import (
-	"context"
-
-	"github.com/jackc/pgx/v5"
-
 	"getwork/assign"
+	"getwork/assign/pg"
 )
 
 // Report counts the past of one database.
@@ -24,10 +23,8 @@ type Report struct {
 	returns   *singleFlight[spanKey, assign.Returns]
 }
 
-// Pool begins transactions; a pgxpool.Pool does.
-type Pool interface {
-	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
-}
+// Pool begins transactions; a pgxpool.Pool does, and a [pg.Router].
+type Pool interface{ pg.Beginner }
 
 // New returns a report of db's database. sql puts the schema's name into a statement; nil means the schema getwork.
 func New(db Pool, sql func(string) string) *Report {

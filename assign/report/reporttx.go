@@ -37,6 +37,8 @@ type spanKey struct {
 	usual bool  // no beginning is given
 	since int64 // in microseconds, the database's precision
 	step  time.Duration
+	days  bool
+	zone  string
 }
 
 // keyOf returns a key that is equal for equal spans.
@@ -48,7 +50,7 @@ func keyOf(s assign.Span) (k spanKey, err error) {
 	}
 	names := slices.Clone(s.Tasks)
 	slices.Sort(names)
-	k.tasks, k.step = strings.Join(slices.Compact(names), ","), s.Step
+	k.tasks, k.step, k.days, k.zone = strings.Join(slices.Compact(names), ","), s.Step, s.Days, s.Zone
 	if k.usual = s.Since == nil; !k.usual {
 		k.since = s.Since.UnixMicro()
 	}
@@ -74,7 +76,7 @@ func (k spanKey) begin(now time.Time, usually time.Duration) (time.Time, error) 
 	case since.After(now):
 		return since, assign.RefuseField("from", "from is a time in the past, not %s; by the database's clock it is %s", assign.TimeText(since), assign.TimeText(now))
 	case now.Sub(since) > maxPast+max(k.step, time.Minute): // a little more, for full steps and for the duration of the call
-		return since, assign.RefuseField("from", "from is at most 7 days ago, and not %s; older work is listed by GET /api/v1/work", assign.TimeText(since))
+		return since, assign.RefuseField("from", "from is at most 7 days ago, and not %s; a history in steps of 1h or 1d goes back further, and older work is listed by GET /api/v1/work", assign.TimeText(since))
 	}
 	return since, nil
 }

@@ -16,12 +16,14 @@ import (
 	"getwork/assign/pg"
 )
 
-// Remover removes old rows. Its fields must be set.
+// Remover removes old rows. Its fields but Sum must be set.
 type Remover struct {
 	DB        pg.Router
 	SQL       func(string) string // puts the schema's name into a statement
 	Retention time.Duration       // how long finished work and requests are kept
 	Log       *slog.Logger
+
+	Sum func(context.Context) error // sums up the hours that have ended, before what they are counted from is removed; nil: nobody asks for them
 
 	walk workWalk
 }
@@ -103,6 +105,11 @@ func (r *Remover) Run(ctx context.Context) error {
 		case <-time.After(30*time.Second + rand.N(60*time.Second)):
 		}
 		r.Leftovers(ctx)
+		if r.Sum != nil {
+			if err := r.Sum(ctx); err != nil && ctx.Err() == nil {
+				r.Log.Warn("sum up the hours", "error", err)
+			}
+		}
 		if time.Since(retained) < 30*time.Minute {
 			continue
 		}

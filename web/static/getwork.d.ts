@@ -103,6 +103,10 @@ export interface Task {
   shelf: number;
   /** What the last run found; of an inbox, what is ready. null until a run has finished. */
   backlog: { found: number; free: number; as_of: Time | null; oldest: Time | null } | null;
+  /** Completed since midnight by the database's time zone, and an hour; when the backlog is done at that pace. */
+  done_today: number;
+  pace: number | null;
+  through_at: Time | null;
   /** Of what is held, on the shelf or in the inbox: how much is late, and the earliest deadline of the rest. */
   late: number;
   next_deadline: Time | null;
@@ -113,7 +117,7 @@ export interface Task {
 }
 
 /** What createTask and updateTask take; see Settings in /openapi.json. */
-export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'backlog' | 'late' | 'next_deadline' | 'running_since' | 'usual_seconds'>>;
+export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'backlog' | 'done_today' | 'pace' | 'through_at' | 'late' | 'next_deadline' | 'running_since' | 'usual_seconds'>>;
 
 export interface Run {
   id: string;
@@ -290,7 +294,7 @@ export interface Rest {
   workTable(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'value'>, options?: { signal?: AbortSignal }): AsyncGenerator<string>;
   holders(filter?: Filter<'task' | 'user' | 'cursor' | 'limit'>): Promise<Page<'holders', Described> & { total?: { users: number; held: number } }>;
   runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
-  history(filter?: Filter<'task' | 'from' | 'step'>): Promise<Described>;
+  history(filter?: Filter<'task' | 'from' | 'step' | 'zone'>): Promise<Described>;
   returns(filter?: Filter<'task' | 'from'>): Promise<Described>;
   limits(): Promise<{ limits: Limits; tag: string | null }>;
 

@@ -39,6 +39,8 @@ type Span struct {
 	Task string          // or several, separated by commas; empty for all
 	From time.Time       // if zero, six hours ago for a history, a day ago for returns
 	Step assign.Duration // the length of a history's buckets, 10 s to 24 h; 5 min if 0
+	Days bool            // a history's buckets are days instead
+	Zone string          // of these, such as Europe/Zurich; empty: the database's
 }
 
 // History counts requests, waits, runs and work in steps of time. For observers and managers.
@@ -47,7 +49,10 @@ func (c *Client) History(ctx context.Context, s Span, options ...Option) (h assi
 	if s.Step != 0 {
 		step = s.Step.String()
 	}
-	err = c.get(ctx, path("history"), query("task", s.Task, "from", since(s.From), "step", step), &h, options)
+	if s.Days {
+		step = "1d"
+	}
+	err = c.get(ctx, path("history"), query("task", s.Task, "from", since(s.From), "step", step, "zone", s.Zone), &h, options)
 	return h, err
 }
 

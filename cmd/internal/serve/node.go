@@ -52,6 +52,7 @@ type node struct {
 	feed      *feed.Feed
 	engine    *engine.Engine
 	remover   *tidy.Remover
+	report    *report.Report
 	hooks     hook.Config
 	sender    *hook.Sender
 	spans     *otlp.Sender       // nil: no collector, and tracing is off
@@ -144,7 +145,8 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	n.audit = &audit.Writer{Node: id, SQL: name.SQL, Log: n.log, DB: n.pools.Router()}
 	n.engine = engine.New(engine.Config{Node: id, Records: n.records, Audit: n.audit, Trace: n.tracer, API: n.pools.API, Own: n.pools.Own, Runs: n.pools.Runs, Queries: n.pools.Queries, MaxRuns: c.MaxRuns,
 		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Log: n.log})
-	n.remover = &tidy.Remover{DB: n.pools.Router(), SQL: name.SQL, Retention: c.Retention, Log: n.log}
+	n.report = report.New(n.pools.Router(), name.SQL)
+	n.remover = &tidy.Remover{DB: n.pools.Router(), SQL: name.SQL, Retention: c.Retention, Sum: n.report.Sum, Log: n.log}
 	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log}
 	n.sender = hook.NewSender(n.hooks)
 	n.openRights(id, name)
@@ -239,7 +241,7 @@ func (n *node) serveHTTP() {
 		Feed:       n.feed,
 		Audit:      n.audit,
 		Hooks:      &hook.Registry{Config: n.hooks, Audit: n.audit},
-		Report:     report.New(n.pools.API, n.engine.SQL),
+		Report:     n.report,
 		Identify:   introducing(n.identify()),
 		LogInBy:    n.config.Auth,
 		LogInPath:  n.logInPath(),
