@@ -93,6 +93,10 @@ func (w *Work) AppendJSON(b []byte) []byte {
 	if w.Expiring {
 		b = append(b, `,"expiring":true`...)
 	}
+	if w.From != 0 {
+		b = append(b, `,"from":"`...)
+		b = append(strconv.AppendInt(b, w.From, 10), '"')
+	}
 	if w.Again {
 		b = append(b, `,"again":true`...)
 	}

@@ -29,7 +29,7 @@ var (
 			ClosedAt: orNil(anyTime).Draw(t, "closed"), AvailableAt: orNil(anyTime).Draw(t, "available"), Note: orNil(anyText).Draw(t, "note"), Deadline: orNil(anyTime).Draw(t, "deadline"),
 			Lease: orNil(anyDuration).Draw(t, "lease"), ClosedBy: orNil(anyText).Draw(t, "by"), Error: orNil(anyText).Draw(t, "error"),
 			ToOthers: rapid.Bool().Draw(t, "to others"), Exhausted: rapid.Bool().Draw(t, "exhausted"), Expiring: rapid.Bool().Draw(t, "expiring"), DetailsLeftOut: rapid.Bool().Draw(t, "left out"),
-			Again: rapid.Bool().Draw(t, "again"), Earlier: rapid.SliceOfN(anyEnding, -1, 2).Draw(t, "earlier")}
+			From: rapid.Int64().Draw(t, "from"), Again: rapid.Bool().Draw(t, "again"), Earlier: rapid.SliceOfN(anyEnding, -1, 2).Draw(t, "earlier")}
 	})
 	anyRequest = rapid.Custom(func(t *rapid.T) Request {
 		text, count := anyText.Draw, rapid.IntRange(0, 1000).Draw

@@ -50,7 +50,7 @@ type Work struct {
 	Exhausted bool       `json:"exhausted,omitempty"` // never, because the last of its attempts failed or ran out
 	Expiring  bool       `json:"expiring,omitempty"`  // at most a fifth of its lease is left
 
-	From    int64    `json:"from,string,omitempty"` // the completed work that its item went on from; 0: none
+	From    int64    `json:"from,omitempty,string"` // the completed work that its item went on from; 0: none
 	Again   bool     `json:"again,omitempty"`       // when it was handed out, somebody had let go of the item before
 	Earlier []Ending `json:"earlier,omitzero"`      // how, for those who may know; nil but for GET /work/{id}
 

@@ -245,7 +245,7 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 const noWork = "no work %d; GET /api/v1/pipeline lists yours"
 
 // showWork answers with work in any state. Workers and agents see their own, and while they hold it how its item was let go of before,
-// unless the task's notes are for managers. Observers do not see other people's notes.
+// unless the task's notes are for managers; and of what they completed how it was reviewed. Observers do not see other people's notes.
 func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
 	id, err := number(r, "id")
 	if err != nil {
@@ -263,6 +263,15 @@ func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
 	if sees || work.State == assign.WorkHeld {
 		if work.Earlier, err = s.Records.Earlier(r.Context(), work, sees); err != nil {
 			return err
+		}
+	}
+	if work.State == assign.WorkCompleted || work.From != 0 && (sees || work.State == assign.WorkHeld) {
+		linked, err := s.Records.Linked(r.Context(), work, sees)
+		if err != nil {
+			return err
+		}
+		if len(linked) > 0 {
+			work.Earlier = append(linked, work.Earlier...)
 		}
 	}
 	if c.Role == Observer {

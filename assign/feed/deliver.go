@@ -183,8 +183,43 @@ func (f *Feed) deliverWork(ctx context.Context, n news) error {
 	if err != nil {
 		return fmt.Errorf("read changed work: %w", err)
 	}
+	var reviews []int64
 	for i := range works {
 		f.to(works[i].Holder(), assign.Event{Type: "work", Body: &works[i]})
+		if works[i].From != 0 && works[i].State != assign.WorkHeld {
+			reviews = append(reviews, works[i].From)
+		}
+	}
+	return f.deliverReviewed(ctx, reviews)
+}
+
+// deliverReviewed delivers completed work to whoever completed it, with what became of the items that went on from it.
+func (f *Feed) deliverReviewed(ctx context.Context, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := f.config.DB.Query(ctx, f.config.SQL(selectWorkNews), ids)
+	if err != nil {
+		return fmt.Errorf("read reviewed work: %w", err)
+	}
+	works, err := pgx.CollectRows(rows, records.NewWorkScan().Within(&assign.Carried{Most: assign.MaxInFlight}).Scan)
+	if err != nil {
+		return fmt.Errorf("read reviewed work: %w", err)
+	}
+	for i := range works {
+		w := &works[i]
+		f.mu.Lock()
+		here := len(f.holders[w.Holder()]) > 0
+		f.mu.Unlock()
+		if !here || w.State == assign.WorkHeld {
+			continue
+		}
+		if w.Earlier, err = f.config.Records.Linked(ctx, assign.Work{ID: w.ID, TaskID: w.TaskID, Item: w.Item}, false); err != nil {
+			return err
+		}
+		if len(w.Earlier) > 0 {
+			f.to(w.Holder(), assign.Event{Type: "work", Body: w})
+		}
 	}
 	return nil
 }

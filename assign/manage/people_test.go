@@ -308,8 +308,24 @@ func TestWhatSeveralCompleteGoesOnOnce(t *testing.T) {
 	gotNothing(t, n, "review", "max")
 	last := n.Take(t, "label", "cid")
 	n.Let(t, last, complete)
-	if w := n.Take(t, "review", "max"); w.Item != "a" || w.From != last.ID {
+	w := n.Take(t, "review", "max")
+	if w.Item != "a" || w.From != last.ID {
 		t.Errorf("%s from %d, want %d", w.Item, w.From, last.ID)
+	}
+	told := n.WorkEvents(t, assign.Holder{User: "cid"}) // whoever completed it hears what the reviewer writes
+	note := "look at the second page"
+	n.Let(t, w, assign.Disposition{Outcome: "complete", Note: &note})
+	heard := enginetest.Hear(t, told, "the review", func(w assign.Work) bool { return w.ID == last.ID && len(w.Earlier) == 1 })
+	if e := heard.Earlier[0]; heard.State != assign.WorkCompleted || e.ID != w.ID || e.User != "max" || *e.Note != note {
+		t.Errorf("%+v", heard)
+	}
+	if _, err := n.Change(t, "review", func(s *assign.Settings) { s.Notes = "managers" }); err != nil {
+		t.Fatal(err)
+	}
+	for manages, want := range map[bool]int{false: 0, true: 1} {
+		if linked, err := n.Records.Linked(t.Context(), last, manages); err != nil || len(linked) != want {
+			t.Errorf("%+v %v, want %d", linked, err, want)
+		}
 	}
 }
 

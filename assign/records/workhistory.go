@@ -109,6 +109,46 @@ func (rs *Records) Earlier(ctx context.Context, w assign.Work, manages bool) ([]
 	return earlier, nil
 }
 
+// selectLinked selects the endings of the completed work $5 that a work's item went on from, and of what went on from the work $3. That is
+// of the same item, in the tasks that one of its task's versions names.
+const selectLinked = `
+select w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.note, w.error
+from (
+  select w.* from getwork.work w where w.id = nullif($5::bigint, 0) and w.state <> 'held'
+  union all
+  select w.*
+  from (select distinct (v.on_complete->>'task_id')::bigint as id from getwork.task_version v where v.task_id = $1 and v.on_complete is not null) t
+  cross join lateral (
+    select *
+    from getwork.work w
+    where w.task_id = t.id and w.item between $2 and $2 and w.state <> 'held' and w.from_work = $3
+    order by w.item desc, w.id desc
+    limit 10
+  ) w
+) w
+join getwork.task_state s on s.task_id = w.task_id
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where coalesce(v.notes, 'holders') = 'holders' or $4
+order by w.id desc`
+
+// Linked reads how the work was let go of that the item went on from, and what went on from this work, newest first, as far as those tasks
+// show it to those who are no managers.
+func (rs *Records) Linked(ctx context.Context, w assign.Work, manages bool) ([]assign.Ending, error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectLinked), w.TaskID, w.Item, w.ID, manages, w.From)
+	if err != nil {
+		return nil, fmt.Errorf("read what the work went on from, and to: %w", err)
+	}
+	linked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e assign.Ending, err error) {
+		err = row.Scan(&e.ID, &e.User, &e.Instance, &e.State, &e.ClosedAt, &e.ClosedBy, &e.Note, &e.Error)
+		e.ClosedAt = e.ClosedAt.UTC()
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what the work went on from, and to: %w", err)
+	}
+	return linked, nil
+}
+
 const selectDisposed = `
 select ` + WorkColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
 from getwork.work w join getwork.task_state s using (task_id)
