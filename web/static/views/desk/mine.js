@@ -30,7 +30,7 @@ export function sorted(rows, entry) {
 /** view: {opened, many, item(row), left(row), task(row), entry(row), title(work), told, holds, recent, at}. */
 export function mine({ held, later, lost, going }, view, acts) {
   const label = (row, before) => (row.work.task === before?.work.task ? '' : view.task(row)?.title || row.work.task);
-  return html`<section class="mine" aria-label=${t`On my desk`}>
+  return html`<div class="mine">
     <section aria-labelledby="pipeline-title"><div class="head"><h2 id="pipeline-title" tabindex="-1">${t`On my desk`} <span id="held" class="count">${view.holds || ''}</span></h2>
       <p id="told" class="small soft" role="status" dir="auto" title=${view.told}>${view.told}</p></div>
       <ul id="coming">${view.coming}</ul>
@@ -43,7 +43,7 @@ export function mine({ held, later, lost, going }, view, acts) {
         @click=${() => acts.dismiss(row)}>${t`Put away`}</button></span>`, acts))) : nothing}
     ${going.length || view.recent.length ? part('done', t`Done##today`, Math.max(view.done, view.recent.length) + going.length, html`${
       repeat(going, (row) => row.key, (row) => leaving(row, view, acts))}${closed(view.recent)}`) : nothing}
-  </section>`;
+  </div>`;
 }
 
 const part = (id, title, n, lines) => html`<section aria-labelledby="${id}-title"><h2 id="${id}-title" class="minor">${title} <span class="count">${n}</span></h2><ul id=${id}>${lines}</ul></section>`;
