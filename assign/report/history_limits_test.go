@@ -30,7 +30,7 @@ func TestHistoryRefused(t *testing.T) {
 		"a negative step":       {assign.Span{Step: -time.Hour}, assign.Invalid},
 		"too many steps":        {assign.Span{Since: ago(7 * 24 * time.Hour), Step: 10 * time.Minute}, assign.Invalid},
 		"the future":            {assign.Span{Since: ago(-time.Minute)}, assign.Invalid},
-		"too long ago":          {assign.Span{Since: ago(8 * 24 * time.Hour), Step: time.Hour}, assign.Invalid},
+		"too long ago":          {assign.Span{Since: ago(8 * 24 * time.Hour), Step: 90 * time.Minute}, assign.Invalid},
 		"the beginning of time": {assign.Span{Since: new(time.Time{}), Step: time.Hour}, assign.Invalid},
 		"the epoch":             {assign.Span{Since: new(time.Unix(0, 0)), Step: time.Hour}, assign.Invalid},
 	} {

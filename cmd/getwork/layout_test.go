@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"getwork/assign/audit":      {"getwork/assign", "getwork/assign/pg"},
 	"getwork/assign/records":    {"getwork/assign", "getwork/assign/pg"},
 	"getwork/assign/ranking":    {"getwork/assign", "getwork/assign/pg", "getwork/assign/records"},
-	"getwork/assign/report":     {"getwork/assign"},
+	"getwork/assign/report":     {"getwork/assign", "getwork/assign/pg"},
 	"getwork/assign/tracing":    {"getwork/assign/pg"},
 	"getwork/assign/feed":       {"getwork/assign", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify"},
 	"getwork/assign/hook":       {"getwork/assign", "getwork/assign/audit", "getwork/assign/pg"},
