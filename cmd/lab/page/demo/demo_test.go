@@ -166,7 +166,7 @@ func TestDemoPage(t *testing.T) {
 	e2e.Await(t, "Oliver holds a loan", soonPlayed, func() bool {
 		return db.QueryRow(t.Context(), `select item from getwork.work where user_name = 'Oliver' and state = 'held'`).Scan(&item) == nil
 	})
-	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('h3')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon)
+	awaitIn(b, nodes[0], fmt.Sprintf(`document.querySelector('#work').innerText.includes(%q)`, item), e2e.Soon)
 	awaitIn(b, nodes[2], `document.querySelector('#view').innerText.includes('Oliver')`, e2e.Soon)
 
 	if _, err := db.Exec(t.Context(), lighter); err != nil {
