@@ -4,7 +4,7 @@ const browser = ['document', 'window', 'location', 'history', 'console', 'fetch'
   'clearInterval', 'requestAnimationFrame', 'cancelAnimationFrame', 'performance', 'localStorage', 'sessionStorage', 'navigator',
   'matchMedia', 'getComputedStyle', 'ResizeObserver', 'IntersectionObserver', 'queueMicrotask', 'crypto', 'structuredClone',
   'addEventListener', 'removeEventListener', 'CSS', 'Node', 'HTMLElement', 'EventSource', 'TextDecoder', 'TextEncoder', 'trustedTypes',
-  'DOMException', 'confirm', 'innerWidth', 'innerHeight', 'screen', 'uPlot', 'NodeFilter', 'FormData', 'Blob', 'KeyboardEvent'];
+  'DOMException', 'confirm', 'innerWidth', 'innerHeight', 'screen', 'NodeFilter', 'FormData', 'Blob', 'KeyboardEvent'];
 
 export default [
   { ignores: ['**/static/lib/**'] },

@@ -62,7 +62,7 @@ export class Absence {
     const { askForm } = await import('./dialog.js');
     const entered = await askForm({
       title: t`Away`,
-      body: html`<p class="quiet">${t`Whoever is away gets no work, and what they wait for ends. What they hold goes where its task says. They can come back earlier.`}</p>
+      body: html`<p class="soft">${t`Whoever is away gets no work, and what they wait for ends. What they hold goes where its task says. They can come back earlier.`}</p>
         ${me.role === 'manager' ? html`<div class="field"><label for="away-user">${t`Who`}</label>
           <input id="away-user" name="user" .value=${me.user} required maxlength="128" dir="auto" autocomplete="off"></div>` : nothing}
         <div class="field"><label for="away-until">${t`Until`}</label>

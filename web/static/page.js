@@ -12,6 +12,7 @@
 
 import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
+import { Alerts } from './alerts.js';
 import { goBy } from './now.js';
 import { speak, speakIn, t, translate } from './lang.js';
 import { faceOf, initials, parse, roleName } from './words.js';
@@ -25,17 +26,19 @@ const watches = ({ role, wall }) => !wall && ['observer', 'manager'].includes(ro
 const manages = ({ role }) => role === 'manager';
 const views = [
   { path: '/', title: t`Desk`, may: works, style: 'look/desk.css', load: () => import('./views/desk.js') },
-  { path: '/floor', title: t`Floor`, may: watches, load: () => import('./views/floor.js') },
+  { path: '/floor', title: t`Floor`, may: watches, style: 'look/floor.css', load: () => import('./views/floor.js') },
   { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
-  { path: '/items', title: t`Items`, may: manages, style: 'items.css', load: () => import('./views/items.js') },
-  { path: '/people', title: t`People`, may: watches, load: () => import('./views/people.js') },
-  { path: '/limits', title: t`Limits`, may: watches, style: 'account.css', load: () => import('./views/limits.js') },
-  { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'wall.css', load: () => import('./views/wall.js') },
+  { path: '/items', title: t`Items`, may: manages, style: 'look/items.css', load: () => import('./views/items.js') },
+  { path: '/people', title: t`People`, may: watches, style: 'look/floor.css', load: () => import('./views/people.js') },
+  { path: '/limits', title: t`Limits`, may: watches, load: () => import('./views/limits.js') },
+  { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'look/wall.css', load: () => import('./views/wall.js') },
   { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
   { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
   { path: '/webhooks', title: t`Web hooks`, may: (me) => manages(me) || me.admin, style: 'account.css', load: () => import('./views/webhooks.js') },
   { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
 ];
+
+
 
 const leaving = 'getwork.leaving'; // in sessionStorage: the page was loaded again for a log-out, which goes on then
 
@@ -74,6 +77,7 @@ async function start() {
   const client = me.role ? connect({ parse, translate, watch: !works(me), fetch: unlessReplaced }) : (await whole(import('./administrator.js'))).connect(api);
   goBy(client);
   app = { api, client, me, go, style, say: announce, keys: shortcuts($('help')), leaving: new Set() };
+  if (watches(me)) app.alerts = new Alerts(app);
   $('skip').hidden = $('view').hidden = $('who').hidden = $('help').hidden = false;
   $('chip').hidden = !me.role;
   $('log-out').hidden = me.by !== 'dev' && !me.log_out;
@@ -301,7 +305,8 @@ async function show() {
     const name = decodeURIComponent(location.pathname.slice(view.path.length + 1));
     const part = view.path.slice(1) || 'desk';
     const parts = ['users', 'webhooks'].includes(part) ? ['account', part] : [part]; // they show some of what the account does
-    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style)]).catch(orNewer(view.path));
+    const [{ open }] = await Promise.all([speak(...parts).then(view.load), style(view.style), app.alerts?.first]).catch(orNewer(view.path));
+
     if (signal.aborted) return;
     $('view').replaceChildren(element);
     await open(app, { element, name, search: new URLSearchParams(location.search), signal });

@@ -29,6 +29,9 @@ export class Reader {
     document.addEventListener('visibilitychange', () => this.#go(), { signal });
   }
 
+  /** Whether a read has ended. */
+  get settled() { return this.at !== null || this.error !== null; }
+
   /** It may have changed. */
   again() {
     this.#due = true;

@@ -122,6 +122,21 @@ export function clock(time) {
   return then.toDateString() === tomorrow.toDateString() ? t`tomorrow, ${hour.format(then)}` : moment.format(then);
 }
 
+const half = 1_800_000; // ms
+const weekday = new Intl.DateTimeFormat(locale, { weekday: 'short', day: 'numeric', month: 'short' });
+
+/** When something will be that is an estimate: to five minutes today, to half an hour this week, and to the day later. */
+export function nearly(time) {
+  const away = Date.parse(time) - now();
+  const unit = away > 12 * 3_600_000 ? half : half / 6;
+  const then = new Date(Math.ceil(Date.parse(time) / unit) * unit);
+  const tomorrow = new Date(now());
+  if (then.toDateString() === tomorrow.toDateString()) return t`today, ${hour.format(then)}`;
+  tomorrow.setDate(tomorrow.getDate() + 1);
+  if (then.toDateString() === tomorrow.toDateString()) return t`tomorrow, ${hour.format(then)}`;
+  return away > 8 * 24 * 3_600_000 ? weekday.format(then) : `${weekday.format(then)}, ${hour.format(then)}`;
+}
+
 /** A time in full. */
 export const fully = (time) => whole.format(new Date(time));
 

@@ -79,6 +79,8 @@ const aims = `((selector) => {
 	if (row && document.querySelector('.sheet').dataset.row !== row.id) return null; // it is drawn in the next frame
 	const menu = /data-return|\.others/.test(selector) && 'return';
 	if (menu) document.querySelector('.sheet [data-menu=' + menu + '] > [aria-expanded=false]')?.click();
+	const acts = selector.match(/^(\[data-task=[^\]]+\]) \.(pause|let-go|pick-task)/)?.[1]; // on the floor
+	if (acts) document.querySelector(acts + ' [popover]:not(:popover-open)')?.showPopover();
 	if (/^\.task input/.test(selector)) document.querySelector('.task .name[aria-expanded=false]')?.click();
 	const then = document.querySelector('.sheet .then');
 	if (then && /\.(next|complete)$/.test(selector) && then.checked !== selector.endsWith('.next')) then.click();

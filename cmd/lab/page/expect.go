@@ -97,10 +97,8 @@ func (b *Browser) Shows(selector, text string) {
 	b.Await(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && %s.includes(%q))`, selector, b.readsIn(`e.textContent`), text), e2e.Soon)
 }
 
-// Painted reports for each chart whether one of its colours is visible; of two equal values one hides the other.
-const Painted = `[...document.querySelectorAll('.plot canvas')].map((c) => {
-	const root = getComputedStyle(document.documentElement), tone = (name) => root.getPropertyValue(name).match(/[^#]{2}/g).map((x) => parseInt(x, 16));
-	const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height), tones = [tone('--chart-1'), tone('--chart-4')];
-	for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && tones.some((rgb) => rgb.every((x, j) => Math.abs(x - data[i + j]) < 20))) return true;
-	return false;
-}).join()`
+// Painted reports for each of the last hours' charts whether it draws something, in a colour that differs from what is behind it.
+const Painted = `[...document.querySelectorAll('[data-part=charts] [data-chart]')].map((c) => [...c.querySelectorAll('rect, polyline')].some((e) => {
+	const { width } = e.getBoundingClientRect(), style = getComputedStyle(e), paper = getComputedStyle(document.body).backgroundColor;
+	return width > 1 && [style.fill, style.stroke].some((colour) => colour.startsWith('rgb') && colour !== paper);
+})).join()`

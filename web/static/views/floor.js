@@ -1,18 +1,26 @@
 /**
- * The floor, live: tasks, who waits, who holds what, what many gave back, and charts of the last hours. The address says which tasks it is about
- * (task=a,b; without: all), and how the charts are (hours, as).
+ * The floor, live: a headline, the tasks, who waits, who holds what, what many gave back, and charts. The address says which tasks it is
+ * about (task=a,b; without: all), and what the charts are of (hours, as).
  */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
-import { t } from '../lang.js';
-import { every, onDemand, onceAFrame } from '../parts.js';
+import { locale, plural, t } from '../lang.js';
+import { every, fixed, onDemand, onceAFrame } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
+import { nearly } from '../words.js';
 import { Absent } from './floor/absent.js';
 import { Charts } from './floor/charts.js';
+import { Day } from './floor/day.js';
 import { Held } from './floor/held.js';
-import { summary, taskRows } from './floor/tasks.js';
+import { headline } from './floor/headline.js';
+import { periods } from './floor/history.js';
+import { factsOf, fallsBehind, leftOf, summary, taskTable, troubledFirst } from './floor/tasks.js';
 import { Unwanted } from './floor/unwanted.js';
 import { Waiting } from './floor/waiting.js';
+
+const patience = 1500; // ms for which parts that are read later keep the whole page from being shown: it would move under the pointer
+const date = new Intl.DateTimeFormat(locale, { dateStyle: 'full', timeStyle: 'short' });
+const number = (n) => n?.toLocaleString(locale) ?? '–';
 
 export async function open(app, place) {
   new Floor(app, place).start();
@@ -25,9 +33,12 @@ class Floor {
   chosen; // names of tasks; empty for all
   pausing = new Set(); // names of tasks that are being paused or resumed
   said = { at: -Infinity, text: '' }; // for screen readers
+  #order = []; // names of the tasks as they are shown
+  #whole = false; // everything was read once, or takes long
 
   constructor(app, { element, search, signal }) {
     this.app = app;
+    this.alerts = app.alerts;
     this.element = element;
     this.signal = signal;
     this.address = search;
@@ -39,8 +50,11 @@ class Floor {
     this.held = new Held(this);
     this.absent = new Absent(this);
     this.unwanted = new Unwanted(this);
+    this.day = new Day(this);
     this.charts = new Charts(this);
   }
+
+  get #parts() { return [this.waiting, this.held, this.absent, this.unwanted, this.day, this.charts]; }
 
   start() {
     const { client } = this.app;
@@ -48,10 +62,17 @@ class Floor {
     on('task', (e) => this.#changed(e.detail));
     on('run', (e) => this.#ran(e.detail));
     on('reread', () => this.charts.reread());
+    this.alerts?.addEventListener('change', () => this.draw(), { signal: this.signal });
     keepListed(client, () => this.list.again(), this.signal);
     every(1000, () => this.#tick(), this.signal);
-    this.signal.addEventListener('abort', () => client.unsubscribe([...this.tasks.keys()]));
-    this.draw();
+    const timer = setTimeout(() => {
+      this.#whole = true;
+      this.draw();
+    }, patience);
+    this.signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      client.unsubscribe([...this.tasks.keys()]);
+    });
     this.list.again();
   }
 
@@ -66,17 +87,26 @@ class Floor {
 
   titleOf(name) { return this.tasks.get(name)?.title || name; }
 
+  /** All tasks, trouble first. While the pointer or the focus is among them, they keep their places. */
+  ordered() {
+    const table = this.element.querySelector('[data-part=tasks]');
+    const sorted = troubledFirst(this.tasks.values(), this.now());
+    if (!table?.matches(':hover, :focus-within')) this.#order = sorted.map((task) => task.name);
+    const known = this.#order.map((name) => this.tasks.get(name)).filter(Boolean);
+    return [...known, ...sorted.filter((task) => !known.includes(task))];
+  }
+
   choose(names) {
     this.chosen = new Set(names);
     this.keep('task', names.join(','));
-    for (const part of [this.waiting, this.held, this.absent, this.unwanted, this.charts]) part.restart();
+    for (const part of this.#parts) part.restart();
     this.draw();
   }
 
-  /** The clicked button is about to disappear. */
-  #all() {
+  /** Shows all tasks. The clicked button is about to disappear. */
+  all() {
     this.choose([]);
-    this.element.querySelector('#floor-title').focus();
+    this.element.querySelector('#tasks-title').focus();
   }
 
   toggle(name) {
@@ -167,7 +197,7 @@ class Floor {
   }
 
   #again() {
-    for (const part of [this.waiting, this.held, this.absent, this.unwanted, this.charts]) part.again();
+    for (const part of this.#parts) part.again();
   }
 
   #tick() {
@@ -178,31 +208,68 @@ class Floor {
   }
 
   #draw() {
+    this.#whole ||= Boolean(this.list.error || (this.list.value && !this.tasks.size)) || (this.tasks.size > 0 && this.#parts.every((part) => part.settled));
+    if (!this.#whole) return;
     const part = document.activeElement.closest?.('[data-part]')?.dataset.part;
     render(this.#template(), this.element);
     if (part) this.refocus(part);
   }
 
+  /** What the headline and the figures are about. */
+  #figures() {
+    const now = this.now();
+    const tasks = this.shown();
+    const titles = (some) => some.map((task) => task.title || task.name);
+    const sum = (of) => tasks.reduce((n, task) => n + (of(task) ?? 0), 0);
+    const known = (of) => (tasks.some((task) => of(task) !== null) ? sum(of) : null);
+    const behind = tasks.filter((task) => fallsBehind(task, now));
+    const others = tasks.filter((task) => leftOf(task) && !task.paused && !task.failures && !behind.includes(task));
+    const last = others.every((task) => task.through_at) ? others.map((task) => task.through_at).sort().at(-1) : undefined;
+    return {
+      left: known(leftOf), done: known((task) => this.day.doneBy(task)), pace: sum((task) => task.pace), held: sum((task) => task.held),
+      waiting: sum((task) => task.waiting), longest: this.waiting.longest, late: sum((task) => task.late),
+      paused: tasks.length > 0 && tasks.every((task) => task.paused),
+      failing: titles(tasks.filter((task) => task.failures)), lateIn: titles(tasks.filter((task) => task.late)),
+      behind: behind.map((task) => ({ title: task.title || task.name, came: this.day.cameTo(task), done: this.day.doneBy(task), through: task.through_at ? nearly(task.through_at) : '' })),
+      through: last ? nearly(last) : '',
+    };
+  }
+
   #template() {
     const { value, error } = this.list;
+    const figures = this.tasks.size ? this.#figures() : null;
+    const says = figures && headline(figures);
     return html`<div class="page floor">
-      <section data-part="tasks" aria-labelledby="floor-title">
-        <div class="toolbar">
-          <h1 id="floor-title" tabindex="-1">${t`Floor`}</h1>
-          <span class="quiet">${value ? summary(this.shown(), this.now()) : nothing}</span>
-          <button type="button" class="push" ?hidden=${!this.chosen.size} @click=${() => this.#all()}>${t`Show all tasks`}</button>
+      <header class="masthead"><h1 id="floor-title" tabindex="-1">${t`The floor`}</h1><p class="soft">${date.format(this.now())}</p>
+        <div class="pick push" role="group" aria-label=${t`Time shown`}>${periods.map(({ name, span }) => html`
+          <button type="button" aria-pressed=${span === this.charts.span || (span.hours <= 24 && this.charts.isToday)} @click=${() => this.charts.choose(span)}>${name}</button>`)}</div></header>
+      <p class="sr" role="status">${this.said.text}</p>
+      <p class="error" role="alert" dir="auto">${error ? t`The tasks can’t be brought up to date: ${error.message}.` : nothing}</p>
+      ${value && !value.length ? html`<p class="empty">${t`There are no tasks yet, so there is nothing to see.`} ${this.manages
+        ? html`<a href="/tasks">${t`Make the first one`}</a>.` : t`A manager makes them.`}</p>` : nothing}
+      ${figures ? html`
+        <div class="lead"><h2 class="headline" dir="auto">${says.title}</h2>${figureList(figures, this.held.people)}</div>
+        ${taskTable(this)}
+        ${this.chosen.size === 1 ? this.shown().map((task) => factsOf(task, this.ends.get(task.name))) : nothing}
+        <div class="front">
+          <article class="lead">${says.more ? html`<p class="more">${says.more}</p>` : nothing}${this.day.template(this.charts.span, this.charts.rows)}</article>
+          <aside aria-label=${t`People`}>${this.waiting.template()}${this.absent.template()}</aside>
         </div>
-        <p class="visually-hidden" role="status">${this.said.text}</p>
-        <p class="error" role="alert" dir="auto">${error ? t`The tasks can’t be brought up to date: ${error.message}.` : nothing}</p>
-        ${value && !value.length ? html`<p class="empty">${t`There are no tasks yet, so there is nothing to see.`} ${this.manages
-          ? html`<a href="/tasks">${t`Make the first one`}</a>.` : t`A manager makes them.`}</p>` : nothing}
-        ${this.tasks.size ? html`<h2 class="visually-hidden">${t`Tasks`}</h2>${taskRows(this)}` : nothing}
-      </section>
-      ${this.tasks.size ? html`
-        <div class="floor-people">${this.waiting.template()}${this.held.template()}</div>
-        ${this.absent.template()}
-        ${this.unwanted.template()}
+        <div class="columns">${this.unwanted.template()}${this.held.template()}</div>
         ${this.charts.element}` : nothing}
     </div>`;
   }
 }
+
+function figureList({ left, done, pace, held, waiting, late }, people) {
+  const figure = (n, name, time) => html`<div data-time=${time ?? nothing}><dt>${name}</dt><dd class=${time ? 'time' : nothing}>${n}</dd></div>`;
+  return html`<dl class="figures">
+    ${figure(number(left), t`left to do`)}
+    ${figure(number(done), t`done today`)}
+    ${figure(pace ? fixed(pace, pace < 10 && pace % 1 ? 1 : 0) : '–', t`done an hour`)}
+    ${figure(number(held), people ? plural(people, 'held by {0} person', 'held by {0} people') : t`held`)}
+    ${figure(number(waiting), plural(waiting, 'person waiting', 'people waiting'))}
+    ${figure(number(late), t`late`, late ? 'fifth' : undefined)}
+  </dl>`;
+}
+

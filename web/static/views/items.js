@@ -162,12 +162,12 @@ class Items {
 
   #draw() {
     render(html`<div class="page items">
-      <div class="toolbar">
+      <div class="bar">
         <h1>${t`Items`}</h1>
         <button type="button" class="push" id="release-work"
           @click=${() => this.release('', this.#asked.task)}>${t`Release in bulk …`}</button>
       </div>
-      <form class="card find" role="search" @submit=${(e) => this.#find(e)}>
+      <form class="paper find" role="search" @submit=${(e) => this.#find(e)}>
         <div class="field"><label for="item">${t`Item`}</label>
           <input id="item" name="item" .value=${this.#search?.asked.item ?? this.#asked.item} dir="auto" placeholder=${t`Its key, such as 123`}
             autocomplete="off" autocapitalize="off" spellcheck="false" enterkeyhint="search"></div>
@@ -197,9 +197,9 @@ class Items {
   #recent() {
     const others = recent.read().filter((r) => r.item !== this.#asked.item || r.task !== this.#asked.task);
     if (!others.length) return nothing;
-    return html`<p class="recent"><span class="quiet">${t`Lately:`}</span>
+    return html`<p class="recent"><span class="soft">${t`Lately:`}</span>
       ${others.map((r) => html`<a href=${addressOf(r)}><bdi>${r.item}</bdi>
-        ${r.task ? html`<span class="quiet" dir="auto">${this.#titleOf(r.task)}</span>` : nothing}</a>`)}</p>`;
+        ${r.task ? html`<span class="soft" dir="auto">${this.#titleOf(r.task)}</span>` : nothing}</a>`)}</p>`;
   }
 
   #found() {
@@ -209,11 +209,11 @@ class Items {
     return html`
       <section class="answers" aria-labelledby="found">
         <h2 id="found"><bdi>${item}</bdi></h2>
-        ${item !== item.trim() ? html`<p class="quiet">${t`The spaces around it are part of the key.`}
+        ${item !== item.trim() ? html`<p class="soft">${t`The spaces around it are part of the key.`}
           <a href=${addressOf({ item: item.trim(), task })}>${t`Without them`}</a></p>` : nothing}
         ${this.#tasks && task && !this.#answers.size ? html`<p class="error">${t`There is no task ${html`<bdi>${task}</bdi>`} any more.`}
           <a href=${addressOf({ item, task: '' })}>${t`All tasks`}</a></p>` : nothing}
-        ${answers.length > 1 ? html`<p class="quiet">${t`The history is shown at once. A check takes as long as the task’s query.`} <button type="button" class="explain-all"
+        ${answers.length > 1 ? html`<p class="soft">${t`The history is shown at once. A check takes as long as the task’s query.`} <button type="button" class="explain-all"
             @click=${() => this.#explainAll(answers)}>${t`Check all ${answers.length} tasks`}</button></p>` : nothing}
         <div class="cards">${repeat(answers, (a) => a.task.name, (a) => a.draw())}</div>
       </section>
@@ -236,18 +236,18 @@ class Items {
     if (error) {
       return html`<p class="error" role="alert" dir="auto">${t`The history can’t be read: ${error.message}. It is tried again.`}</p>`;
     }
-    if (!this.#history) return html`<p class="quiet">${t`Reading …`}</p>`;
+    if (!this.#history) return html`<p class="soft">${t`Reading …`}</p>`;
     const { rows, next } = this.#history;
     if (!rows.length) return html`<p class="empty">${this.#asked.task ? t`Nobody has had it for this task.` : t`Nobody has ever had it.`}</p>`;
-    return html`<ol class="card timeline">${repeat(rows, (w) => w.id, (w) => this.#row(w))}</ol>
+    return html`<ol class="paper timeline">${repeat(rows, (w) => w.id, (w) => this.#row(w))}</ol>
       ${next ? html`<button type="button" @click=${() => this.#older()}>${t`Show older`}</button>` : nothing}`;
   }
 
   #row(w) {
     return html`<li>
       <p>${badge(w)} <b dir="auto">${w.user}</b>
-        <span class="quiet">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
-        ${this.#asked.task ? nothing : html`<span class="quiet of" dir="auto">${this.#titleOf(w.task)}</span>`}</p>
+        <span class="soft">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
+        ${this.#asked.task ? nothing : html`<span class="soft of" dir="auto">${this.#titleOf(w.task)}</span>`}</p>
       <p>${became(w)}</p>
       ${w.error ? html`<p class="error" dir="auto">${w.error}</p>` : nothing}
       ${w.note ? html`<blockquote dir="auto">${w.note}</blockquote>` : nothing}

@@ -185,25 +185,25 @@ class Limits {
   };
 
   #template() {
-    return html`<div class="page account limits">
+    return html`<div class="page limits">
       <h1>${t`Limits`}</h1>
-      <p class="quiet">${t`How many items one user may hold at a time, over all tasks. A limit of their own comes first, then the greatest of their groups, then everybody’s. Programs have none but one of their own. A lower limit takes nothing away.`}</p>
+      <p class="soft">${t`How many items one user may hold at a time, over all tasks. A limit of their own comes first, then the greatest of their groups, then everybody’s. Programs have none but one of their own. A lower limit takes nothing away.`}</p>
       <p class="error" role="alert" dir="auto">${this.#error}</p>
       ${this.#theirs ? this.#conflict() : nothing}
-      ${this.#rows ? this.#form() : this.#error ? nothing : html`<p class="quiet">${t`Reading …`}</p>`}
+      ${this.#rows ? this.#form() : this.#error ? nothing : html`<p class="soft">${t`Reading …`}</p>`}
     </div>`;
   }
 
   #form() {
     const [everybody, ...named] = this.#rows;
-    return html`<form class="card" novalidate @submit=${this.#save}>
+    return html`<form class="paper" novalidate @submit=${this.#save}>
       <div class="scroll"><table class="stack">
-        <thead><tr><th scope="col">${t`Whose`}</th><th scope="col">${t`Name`}</th><th scope="col">${t`Limit`}</th><th scope="col"><span class="visually-hidden">${t`Remove`}</span></th></tr></thead>
+        <thead><tr><th scope="col">${t`Whose`}</th><th scope="col">${t`Name`}</th><th scope="col">${t`Limit`}</th><th scope="col"><span class="sr">${t`Remove`}</span></th></tr></thead>
         <tbody>
           <tr><th scope="row">${t`Everybody`}</th><td data-label=${t`Name`}>–</td><td data-label=${t`Limit`}>${this.#number(everybody, t`Everybody`)}</td><td></td></tr>
           ${repeat(named, (row) => row, (row, i) => this.#row(row, i + 1))}
         </tbody></table></div>
-      ${this.#mayChange ? html`<div class="toolbar">
+      ${this.#mayChange ? html`<div class="bar">
         <button type="button" id="add" @click=${this.#add}>${t`Add a limit`}</button>
         <button type="submit" id="save" class="primary push" aria-disabled=${this.#busy || this.#theirs ? 'true' : nothing}>${this.#busy ? t`One moment …` : t`Save`}</button>
       </div>` : nothing}
@@ -237,21 +237,21 @@ class Limits {
     const text = (rows, key) => (rows.has(key) ? rows.get(key).value || t`none##limit` : '–');
     const same = (one, other, key) => one.get(key)?.value === other.get(key)?.value;
     const named = (key) => [now, base, mine].map((rows) => rows.get(key)).find(Boolean);
-    return html`<section class="card" aria-labelledby="conflict-title">
+    return html`<section class="paper" aria-labelledby="conflict-title">
       <h2 id="conflict-title" tabindex="-1">${t`Changed while you typed`}</h2>
       <p>${t`What you typed is still here, and not saved.`}</p>
       <div class="scroll" tabindex="0" role="region" aria-label=${t`What differs`}><table>
         <thead><tr><th scope="col">${t`Limit`}</th><th scope="col">${t`was`}</th><th scope="col">${t`now`}</th><th scope="col">${t`yours`}</th></tr></thead>
         <tbody>${[...keys].map((key) => html`<tr><th scope="row" dir="auto">${named(key).name ? html`<span translate="no">${named(key).name}</span>` : t`Everybody`}</th>
-          <td>${text(base, key)}</td><td>${same(base, now, key) ? html`<span class="quiet">${t`unchanged`}</span>` : text(now, key)}</td>
-          <td>${same(base, mine, key) ? html`<span class="quiet">${t`not typed`}</span>` : text(mine, key)}</td></tr>`)}</tbody>
+          <td>${text(base, key)}</td><td>${same(base, now, key) ? html`<span class="soft">${t`unchanged`}</span>` : text(now, key)}</td>
+          <td>${same(base, mine, key) ? html`<span class="soft">${t`not typed`}</span>` : text(mine, key)}</td></tr>`)}</tbody>
       </table></div>
-      <div class="toolbar">
+      <div class="bar">
         <button type="button" id="save-mine" class="primary" @click=${this.#saveMine}>${t`Save mine over it`}</button>
         <button type="button" id="go-on" @click=${this.#goOn}>${t`Keep mine, and look again before I save`}</button>
         <button type="button" id="load-theirs" @click=${this.#loadTheirs}>${t`Load theirs`}</button>
       </div>
-      <p class="quiet">${t`Saving yours changes only what you typed; what they changed elsewhere stays.`}</p>
+      <p class="soft">${t`Saving yours changes only what you typed; what they changed elsewhere stays.`}</p>
     </section>`;
   }
 }

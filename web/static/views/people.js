@@ -1,14 +1,15 @@
 /**
- * People: who returns much, compared with the team, and which items many return. The address has the period (from=1h, 24h or
- * 7d) and the task (task; all by default).
+ * People: what each did and holds, who is away, and which items many give back. The address has the period (from=1h, 24h or 7d) and the
+ * task (task; all by default). The server may hide people's figures: a column that nobody has is not shown.
  */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
-import { locale, t } from '../lang.js';
-import { every, fixed, onceAFrame, when } from '../parts.js';
+import { locale, plural, t } from '../lang.js';
+import { age, every, face, fixed, onDemand, onceAFrame, span as spanOf, when } from '../parts.js';
 import { Reader, byTitle, keepListed } from '../reader.js';
-import { states } from '../words.js';
+import { clock, states } from '../words.js';
+import { Absent } from './floor/absent.js';
 import { Past } from './people/past.js';
 
 const spans = [
@@ -18,16 +19,19 @@ const spans = [
 ];
 const few = 5; // of so few let go of, a share says little
 
+const count = (v) => v.toLocaleString(locale);
+const perHour = (v) => fixed(v, v < 10 ? 1 : 0);
 const columns = [
   { of: 'user', name: t`Person` },
-  { of: 'assigned', name: t`Handed out` },
-  { of: 'closed', name: t`Let go of` },
-  { of: 'completed', name: t`Completed` },
-  { of: 'returned', name: t`Returned` },
-  { of: 'never', name: t`Never again` },
-  { of: 'failed', name: t`Failed` },
-  { of: 'expired', name: t`Expired` },
-  { of: 'share', name: t`Share returned` },
+  { of: 'completed', name: t`Done`, text: count },
+  { of: 'done_per_hour', name: t`An hour`, text: perHour },
+  { of: 'handling_p50_seconds', name: t`Half take under`, text: (v) => spanOf(1000 * v), up: true },
+  { of: 'held', name: t`Holds`, text: count },
+  { of: 'assigned', name: t`Handed out`, text: count },
+  { of: 'returned', name: t`Gave back`, text: count },
+  { of: 'never', name: t`Never again`, text: count },
+  { of: 'failed', name: t`Failed`, text: count },
+  { of: 'expired', name: t`Ran out`, text: count },
 ];
 
 export async function open(app, place) {
@@ -35,26 +39,40 @@ export async function open(app, place) {
 }
 
 class People {
-  #app; #signal; #address; #draw; #reader;
+  #app; #element; #signal; #address; #draw; #reader; #absent;
   #titles = new Map(); // of the tasks by their names
   #span; #task;
-  #sort = { of: 'returned', down: true };
+  #sort = { of: 'completed', down: true };
   #open = new Map(); // of people whose work is shown, it
 
   constructor(app, { element, search, signal }) {
     this.#app = app;
+    this.#element = element;
     this.#signal = signal;
     this.#address = search;
     this.#span = spans.find((s) => s.from === search.get('from')) ?? spans[1];
     this.#task = search.get('task') ?? '';
     this.#draw = onceAFrame(() => render(this.#template(), element), signal);
     this.#reader = new Reader(() => this.#read(), this.#draw, { least: 10_000, signal });
+    this.#absent = new Absent(this);
   }
+
+  // What the list of those who are away needs of a view.
+  get app() { return this.#app; }
+  get signal() { return this.#signal; }
+  get manages() { return this.#app.me.role === 'manager'; }
+  draw = () => this.#draw();
+  now() { return Date.now() + this.#app.client.ahead; }
+  names() { return this.#task ? [this.#task] : []; }
+  titleOf(name) { return this.#titles.get(name) ?? name; }
+  reader(read, changed, options) { return new Reader(read, changed, { ...options, signal: this.#signal }); }
+  refocus() { if (document.activeElement === document.body) this.#element.querySelector('#who')?.focus(); }
 
   start() {
     const { client, api } = this.#app;
     this.#draw();
     this.#reader.again();
+    this.#absent.again();
     for (const type of ['task', 'reread']) client.addEventListener(type, () => this.#reader.again(), { signal: this.#signal });
     every(10_000, this.#draw, this.#signal);
     const list = new Reader(() => api.tasks(), () => this.#listed(list.value ?? []), { signal: this.#signal });
@@ -76,7 +94,12 @@ class People {
     const span = this.#span;
     const minute = Math.ceil((Date.now() + this.#app.client.ahead - span.ms) / 60_000); // callers of the same minute share an answer
     for (const past of this.#open.values()) past.again();
-    return { ...await this.#app.api.returns({ task: this.#task, from: new Date(minute * 60_000).toISOString() }), span };
+    const [returns, { absences }, { requests }] = await Promise.all([
+      this.#app.api.returns({ task: this.#task, from: new Date(minute * 60_000).toISOString() }),
+      this.#app.api.absences({ limit: 500 }), this.#app.api.waiting({ task: this.#task, limit: 500 }),
+    ]);
+    const now = this.now();
+    return { ...returns, span, away: new Map(absences.filter((a) => Date.parse(a.from) <= now).map((a) => [a.user, a])), waits: new Map(requests.map((r) => [r.user, r])) };
   }
 
   #choose(name, value, usual) {
@@ -92,19 +115,19 @@ class People {
   #template() {
     const { value, error, at } = this.#reader;
     return html`<div class="page people-view">
-      <div class="toolbar">
+      <header class="bar">
         <h1>${t`People`}</h1>
-        <div class="choice" role="group" aria-label=${t`How far back`}>${spans.map((s) => html`
+        <div class="pick" role="group" aria-label=${t`How far back`}>${spans.map((s) => html`
           <button type="button" aria-pressed=${s === this.#span} @click=${() => this.#since(s)}>${s.name}</button>`)}</div>
-        <label class="quiet">${t`Task`} <select @change=${(e) => this.#of(e.target.value)}>
+        <label class="check"><span class="sr">${t`Task`}</span><select @change=${(e) => this.#of(e.target.value)}>
           <option value="" ?selected=${!this.#task}>${t`all tasks`}</option>
           ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
           ${repeat(this.#titles, ([name]) => name, ([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}
         </select></label>
-        <span class="push quiet">${at ? t`As of ${when(new Date(at + this.#app.client.ahead).toISOString())}` : nothing}</span>
-      </div>
+        <span class="push soft">${at ? t`As of ${when(new Date(at + this.#app.client.ahead).toISOString())}` : nothing}</span>
+      </header>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      ${value ? html`${this.#team(value)}${this.#people(value)}${this.#items(value)}` : nothing}
+      ${value ? html`${this.#people(value)}<div class="columns">${this.#items(value)}${this.#absent.template()}</div>` : nothing}
     </div>`;
   }
 
@@ -118,37 +141,41 @@ class People {
     this.#choose('task', task, '');
   }
 
-  #team({ team, span }) {
-    const all = team.closed ? html` ${t`For the whole team, in the last ${span.name}, it is ${html`<b>${percent(team.share)}</b>`}: ${team.returned} of ${team.closed}, which is the mark on the bars.`}` : nothing;
-    return html`<p class="explained">${t`A returned item goes back, for later or for others. The ${html`<b>${t`share returned`}</b>`} is the part of a person’s closed work that they returned.`}${all}
-      ${t`A large share can have good reasons, such as hard cases: look at the items first. Work that a manager took away does not count.`}</p>`;
-  }
+  /** Those columns of which the server tells something. */
+  #columns(people) { return columns.filter(({ of }) => of === 'user' || people.some((p) => p[of] !== undefined)); }
 
-  #people({ people, team, span }) {
+  #people(value) {
+    const { people, span } = value;
     const list = sorted(people, this.#sort);
-    return html`<section aria-labelledby="returners">
-      <h2 id="returners">${t`Who returns`}</h2>
-      ${people.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label=${t`People and what they return`}>
+    const shown = this.#columns(people);
+    const most = Math.max(1, ...people.map((p) => p.completed ?? 0));
+    const done = people.reduce((sum, p) => sum + (p.completed ?? 0), 0);
+    return html`<section class="paper" aria-labelledby="who">
+      <div class="head"><h2 id="who" tabindex="-1">${t`Who did what`}</h2>
+        <span class="count">${people.length ? plural(people.length, '{0} person, {1} done', '{0} people, {1} done', done) : nothing}</span></div>
+      ${people.length ? html`<div class="scroll" tabindex="0" role="region" aria-labelledby="who">
         <table>
-          <thead><tr>${columns.map((column) => this.#head(column))}</tr></thead>
-          <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, team))}</tbody>
+          <thead><tr>${shown.map((column) => this.#head(column))}<th scope="col">${t`Now`}</th></tr></thead>
+          <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, shown, most, value))}</tbody>
         </table>
-        ${people.length === 50 ? html`<p class="quiet">${t`These are the fifty who returned most.`}</p>` : nothing}
+        ${people.length === 50 ? html`<p class="soft">${t`These are the fifty who gave back most.`}</p>` : nothing}
       </div>` : html`<p class="empty">${t`Nobody held or let go of anything in the last ${span.name}.`}</p>`}
     </section>`;
   }
 
-  #head({ of, name }) {
+  #head({ of, name, up = false }) {
     const { down, of: by } = this.#sort;
     const sort = () => {
-      this.#sort = { of, down: by === of ? !down : of !== 'user' };
+      this.#sort = { of, down: by === of ? !down : of !== 'user' && !up };
       this.#draw();
     };
-    return html`<th scope="col" class=${of === 'user' || of === 'share' ? nothing : 'number'}
-      aria-sort=${by !== of ? nothing : down ? 'descending' : 'ascending'}><button type="button" class="plain" @click=${sort}>${name}</button></th>`;
+    const narrow = of === 'user' || of === 'completed' ? '' : ' wide';
+    return html`<th scope="col" class=${of === 'user' ? nothing : `num${narrow}`}
+      aria-sort=${by !== of ? nothing : down ? 'descending' : 'ascending'}><button type="button" class="sort" @click=${sort}>${name}</button></th>
+      ${of === 'completed' ? html`<th scope="col" class="wide"><span class="sr">${t`Done, as a bar`}</span></th>` : nothing}`;
   }
 
-  #person(p, team) {
+  #person(p, shown, most, value) {
     const past = this.#open.get(p.user);
     const toggle = () => {
       if (this.#open.has(p.user)) this.#close(p.user);
@@ -156,11 +183,19 @@ class People {
       this.#draw();
     };
     return html`<tr data-user=${p.user}>
-      <th scope="row"><button type="button" class="plain" aria-expanded=${Boolean(past)} @click=${toggle} dir="auto">${p.user}</button></th>
-      ${columns.slice(1, -1).map(({ of }) => html`<td class="number">${p[of].toLocaleString(locale)}</td>`)}
-      <td>${share(p, team)}</td>
+      <th scope="row"><button type="button" class="sort" aria-expanded=${Boolean(past)} @click=${toggle}><span class="who">${face(p.user)}<span dir="auto">${p.user}</span></span></button></th>
+      ${shown.slice(1).map(({ of, text }) => html`<td class=${`num${of === 'completed' ? '' : ' wide'}${p[of] ? '' : ' none'}`}>${of === 'returned' ? gaveBack(p, value.team) : p[of] ? text(p[of]) : '–'}</td>
+        ${of === 'completed' ? html`<td class="wide" aria-hidden="true">${gauge(p.completed / most)}</td>` : nothing}`)}
+      <td class="soft">${this.#now(p, value)}</td>
     </tr>
-    ${past ? html`<tr class="more"><td colspan=${columns.length}>${past.template(this.#titles)}</td></tr>` : nothing}`;
+    ${past ? html`<tr class="more"><td colspan=${shown.length + 2}>${past.template(this.#titles)}</td></tr>` : nothing}`;
+  }
+
+  /** Where a person is, as far as the server says. */
+  #now({ user, held }, { away, waits }) {
+    if (away.has(user)) return away.get(user).until ? t`away until ${clock(away.get(user).until)}` : t`away`;
+    if (waits.has(user)) return t`waits ${age(waits.get(user).created_at, this.#app.client.ahead)}`;
+    return held ? t`at work` : nothing;
   }
 
   #close(user) {
@@ -169,22 +204,25 @@ class People {
   }
 
   #items({ items, span }) {
-    const manages = this.#app.me.role === 'manager';
-    return html`<section aria-labelledby="returned">
-      <h2 id="returned">${t`What many return`}</h2>
-      ${items.length ? html`<div class="scroll card" tabindex="0" role="region" aria-label=${t`Items returned more than once`}>
-        <table class="stack">
-          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Task`}</th><th scope="col" class="number">${t`By people`}</th>
-            <th scope="col" class="number">${t`Returned`}</th><th scope="col">${t`Last`}</th><th scope="col">${t`Now`}</th></tr></thead>
-          <tbody>${repeat(items, (i) => `${i.task} ${i.item}`, (i) => html`<tr>
-            <th scope="row" dir="auto">${manages ? html`<a href=${place(i)}>${i.item}</a>` : i.item}</th>
-            <td dir="auto">${this.#titles.get(i.task) ?? i.task}</td>
-            <td class="number" data-label=${t`By people`}>${i.people}</td><td class="number" data-label=${t`Returned`}>${times(i.returns)}</td>
-            <td data-label=${t`Last`}>${when(i.last_at)}</td><td data-label=${t`Now`}>${states[i.state] ?? i.state}</td>
-          </tr>`)}</tbody>
-        </table>
-      </div>` : html`<p class="empty">${t`Nothing was returned more than once in the last ${span.name}.`}</p>`}
+    return html`<section class="story" aria-labelledby="returned">
+      <h2 id="returned" tabindex="-1">${t`What many give back`}</h2>
+      ${items.length ? html`<div class="tall" tabindex="0" role="region" aria-label=${t`Items given back more than once`}><ul>${repeat(items, (i) => `${i.task} ${i.item}`, (i) => html`<li data-item=${i.item}>
+        ${this.manages ? html`<a href=${place(i)} dir="auto">${i.item}</a>` : html`<span dir="auto">${i.item}</span>`}
+        ${this.manages && i.state !== 'held' && i.state !== 'never' && i.state !== 'completed'
+          ? html`<button type="button" aria-label=${t`Give ${i.item} to …`} @click=${() => this.#give(i)}>${t`Give to …`}</button>` : html`<span class="soft">${states[i.state] ?? i.state}</span>`}
+        <small dir="auto">${plural(i.people, '{0} person', '{0} people')}, ${times(i.returns)}, ${t`last ${when(i.last_at)}`}, ${this.titleOf(i.task)}</small>
+      </li>`)}</ul></div>` : html`<p class="soft">${t`Nothing was given back more than once in the last ${span.name}.`}</p>`}
     </section>`;
+  }
+
+  async #give({ task, item }) {
+    const loaded = await onDemand(import('./reassign.js'), this);
+    if (!loaded) return;
+    const given = await loaded.giveDialog(this.#app, { task, item }, this.#signal);
+    if (given) {
+      this.#app.say(t`${given.item} is with ${given.user} now.`);
+      this.#reader.restart();
+    }
   }
 }
 
@@ -193,26 +231,14 @@ function sorted(people, { of, down }) {
   return people.toSorted((a, b) => (down ? up(b, a) : up(a, b)));
 }
 
-/** A person's share as a bar with a mark for the team's, and in words. */
-function share(p, team) {
-  if (p.share === null || !p.closed) return html`<span class="quiet">${t`let go of nothing`}</span>`;
-  return html`<span class="share"><b>${percent(p.share)}</b>
-    <svg class="gauge" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
-      <rect class="track" width="100" height="6"></rect>
-      <rect class="fill" width=${100 * p.share} height="6"></rect>
-      <rect class="mark" x=${Math.min(99, 100 * (team.share ?? 0))} width="1" height="6"></rect>
-    </svg>
-    <span class="quiet">${against(p, team)}</span></span>`;
+/** How many a person gave back; it stands out if it is twice the team's share, and not a few. */
+function gaveBack({ returned, closed, share }, { share: all }) {
+  if (!returned) return '–';
+  const stands = closed >= few && all && share / all >= 2;
+  return html`<span class=${stands ? 'tag' : nothing} data-time=${stands ? 'half' : nothing} title=${t`${percent(share)} of what they let go of; of the team it is ${percent(all)}`}>${count(returned)}</span>`;
 }
 
-function against({ closed, share: his }, { share: all }) {
-  if (closed < few) return t`too few to say`;
-  if (!all) return t`as the team`;
-  const ratio = his / all;
-  if (ratio >= 2) return t`${fixed(ratio, ratio < 10 ? 1 : 0)} times the team’s`;
-  if (ratio > 1.2) return t`more than the team`;
-  return ratio < 0.8 ? t`less than the team` : t`as the team`;
-}
+const gauge = (part) => html`<svg class="gauge" viewBox="0 0 100 8" preserveAspectRatio="none"><rect class="g0" width="100" height="8"></rect><rect class="g1" width=${100 * (part || 0)} height="8"></rect></svg>`;
 
 const place = ({ task, item }) => `/items?${new URLSearchParams({ task, item })}`;
 const inPercent = [0, 1].map((n) => new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: n, maximumFractionDigits: n }));

@@ -37,7 +37,7 @@ export function giveDialog(app, { task, item, could }, signal) {
   const stop = new AbortController();
   if (could) show(could);
   else {
-    render(html`<p class="quiet">${t`Looking who could have it …`}</p>`, list);
+    render(html`<p class="soft">${t`Looking who could have it …`}</p>`, list);
     app.api.explain(task, item, { signal: AbortSignal.any([stop.signal, signal]) }).then(async (e) => show(await inWords(e.could)))
       .catch(() => render(nothing, list)); // one can still type a name
   }
@@ -53,7 +53,7 @@ export function giveDialog(app, { task, item, could }, signal) {
 
 /** Who could have an item, and why the others could not, as a list; choose(user), if given, is called for who is chosen. */
 export function couldList(people, choose) {
-  if (!people.length) return html`<p class="quiet">${t`Nobody is here to whom it could be given. You can still name somebody.`}</p>`;
+  if (!people.length) return html`<p class="soft">${t`Nobody is here to whom it could be given. You can still name somebody.`}</p>`;
   const may = people.filter((p) => p.may);
   const not = people.filter((p) => !p.may);
   return html`${may.length ? html`<ul class="could">
@@ -85,7 +85,7 @@ async function askWhom({ title, text, suggestions, list = nothing, act, signal }
   };
   return await askForm({
     title,
-    body: html`<p class="quiet">${text}</p>
+    body: html`<p class="soft">${text}</p>
       <div class="field"><label for="reassign-to">${t`To whom`}</label>
         <input id="reassign-to" name="user" required maxlength="128" dir="auto" autocomplete="off" list="reassign-people">
         ${suggestions}</div>

@@ -108,7 +108,7 @@ class Release {
   #draw() {
     this.#dialog.draw(html`<form class="release-form" @submit=${(e) => { e.preventDefault(); this.#count(); }}>
       <h2 id="dialog-title">${t`Release work`}</h2>
-      <p class="quiet">${t`Released items go back to the queue at once. Anybody can get them, also their present holders if they ask again, and no attempt is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.`}</p>
+      <p class="soft">${t`Released items go back to the queue at once. Anybody can get them, also their present holders if they ask again, and no attempt is used up. People see them leave their pipelines; a note that they have typed and not sent stays on their screen.`}</p>
       <div class="which">
         <div class="field">
           <label for="release-user">${t`Held by`}</label>
@@ -124,7 +124,7 @@ class Release {
       ${this.#found?.count ? this.#table() : nothing}
       <p class="warning" role="alert">${this.#warning}</p>
       <p class="error" role="alert" dir="auto">${this.#error}</p>
-      <div class="toolbar">
+      <div class="bar">
         ${this.#error ? html`<button type="button" @click=${() => this.#count()}>${t`Count again`}</button>` : nothing}
         <button type="button" @click=${() => this.#dialog.close()}>${t`Cancel`}</button>
         <button type="button" id="release" class="danger" aria-disabled=${this.#any && !this.#busy ? nothing : 'true'} @click=${() => this.#release()}>
@@ -168,7 +168,7 @@ class Release {
           ${columns.map(([, of]) => html`<td dir="auto">${of(w)}</td>`)}<td>${when(w.assigned_at)}</td>
         </tr>`)}</tbody>
       </table>
-      ${count > works.length ? html`<p class="quiet">${t`… and ${count - works.length} more, longer held.`}</p>` : nothing}
+      ${count > works.length ? html`<p class="soft">${t`… and ${count - works.length} more, longer held.`}</p>` : nothing}
     </div>`;
   }
 }

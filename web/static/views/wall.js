@@ -6,16 +6,18 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { live } from '../lib/lit-html/directives/live.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
-import { locale, t } from '../lang.js';
+import { locale, plural, t } from '../lang.js';
 import { every, onceAFrame, span } from '../parts.js';
 import { Reader, keepListed, taskList } from '../reader.js';
 import { Ticker } from './wall/ticker.js';
-import { activity, tile } from './wall/tile.js';
+import { condition, leftOf, tile } from './wall/tile.js';
 
-const most = 12; // tasks are shown if none are chosen
+const most = 12; // tiles on a page; more take turns
+const turn = 12_000; // ms that a page stays
+const few = 30; // tasks whose runs are read at once
 const step = 5; // minutes of a bucket of the history
 const words = { live: t`Live`, lagging: t`Late: some seconds behind`, connecting: t`Connecting …`, stopped: t`Stopped` };
-const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' });
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
 
 export function open(app, { element, search, signal }) {
   new Wall(app, element, search.get('task')?.split(',').filter(Boolean) ?? [], signal);
@@ -33,6 +35,8 @@ class Wall {
   #sure = Date.now(); // the time until which the figures are right
   #draw;
   #keepAwake;
+  #page = 0; // of the tiles
+  #stays = false; // pages don't take turns
 
   constructor(app, element, chosen, signal) {
     this.#app = app;
@@ -47,6 +51,7 @@ class Wall {
     this.#leavable();
     this.#keepAwake = awake(signal);
     every(1000, this.#draw, signal);
+    every(turn, () => this.#turn(), signal);
     keepListed(app.client, () => this.#list.again(), signal);
     this.#list.again();
   }
@@ -67,8 +72,22 @@ class Wall {
   get #watches() { return ['observer', 'manager'].includes(this.#app.me.role); }
   get #details() { return !this.#app.me.wall; } // a screen that was opened by a link reads counts alone
   get #now() { return Date.now() + this.#app.client.ahead; }
-  get #names() { return this.#chosen.length ? this.#chosen : [...this.#tasks.keys()].slice(0, most); }
+  get #names() { return this.#chosen.length ? this.#chosen : [...this.#tasks.keys()]; }
   get #shown() { return this.#names.filter((name) => this.#tasks.has(name)); }
+  get #pages() { return Math.max(1, Math.ceil(this.#names.length / most)); }
+
+  /** The names of all pages, the worst first; tasks that are not there come last. */
+  #ordered() {
+    const now = this.#now;
+    const rank = (name) => (this.#tasks.has(name) ? condition(this.#tasks.get(name), this.#known.get(name), now).rank : Infinity);
+    return this.#names.map((name) => ({ name, rank: rank(name) })).sort((a, b) => a.rank - b.rank || 0).map(({ name }) => name);
+  }
+
+  #turn() {
+    if (this.#stays || this.#pages < 2 || document.hidden) return;
+    this.#page = (this.#page + 1) % this.#pages;
+    this.#draw();
+  }
 
   #take(tasks) {
     const before = this.#tasks;
@@ -114,15 +133,16 @@ class Wall {
     const { api } = this.#app;
     const shown = this.#shown;
     const from = new Date((Math.floor(this.#now / (60_000 * step)) * step - 60) * 60_000).toISOString();
-    const ran = this.#ran;
-    this.#ran = new Set();
+    const ran = new Set([...this.#ran].slice(0, few));
+    this.#ran = new Set([...this.#ran].slice(few));
     try {
       const [{ tasks }] = await Promise.all([
         api.history({ task: shown.join(','), from, step: `${step}m` }),
-        ...(this.#details ? shown.map((name) => this.#readOldest(name)) : []),
+        ...(this.#details ? shown.filter((name) => this.#tasks.get(name).waiting || this.#known.get(name)?.oldest).map((name) => this.#readOldest(name)) : []),
         ...(this.#details ? [...ran].map((name) => this.#readRuns(name)) : []),
       ]);
       for (const { task, buckets } of tasks) this.#learn(task, { buckets });
+      if (this.#ran.size) this.#figures.again();
     } catch (e) {
       for (const name of ran) this.#ran.add(name);
       if (e.status === 404) this.#list.again(); // one is gone
@@ -172,10 +192,16 @@ class Wall {
 
   get #back() { return this.#watches ? '/floor' : '/'; }
 
+  #stay() {
+    this.#stays = !this.#stays;
+    this.#draw();
+  }
+
   #choose(name, on) {
     const all = [...this.#tasks.keys()];
     const now = this.#names.filter((n) => n !== name);
     if (on) now.push(name);
+    this.#page = 0;
     this.#chosen = now.length === all.length && all.every((n) => now.includes(n)) ? [] : now;
     history.replaceState(null, '', this.#chosen.length ? `/wall?task=${this.#chosen.map(encodeURIComponent).join(',')}` : '/wall');
     this.#follow(all);
@@ -196,42 +222,48 @@ class Wall {
   // Drawing.
 
   #render() {
-    const names = this.#names;
+    const all = this.#ordered();
     const { ahead } = this.#app.client;
     const now = this.#now;
-    const busiest = this.#busiest(now);
-    this.#element.style.setProperty('--columns', columns(names.length, busiest !== undefined));
+    this.#page = Math.min(this.#page, this.#pages - 1);
+    const names = all.slice(this.#page * most, (this.#page + 1) * most);
+    this.#element.style.setProperty('--columns', columns(names.length));
     render(html`<div class="wall">
-      <header class="wall-top">
-        <h1 class="visually-hidden">${t`Wall`}</h1>
-        <time class="wall-clock" aria-hidden="true">${clock.format(new Date(now))}</time>
+      <header>
+        ${this.#brand}
+        <h1><span class="sr">${t`Wall`}</span><time class="wall-clock" aria-hidden="true">${clock.format(new Date(now))}</time></h1>
         ${this.#state()}
+        <p class="push totals">${this.#totals(all.length - names.length)}</p>
         ${this.#controls()}
       </header>
-      <div class="tiles">${repeat(names, (name) => name, (name) => {
+      <ul class="tiles">${repeat(names, (name) => name, (name) => {
         const task = this.#tasks.get(name);
-        return task ? tile(task, this.#known.get(name), now, ahead, name === busiest) : this.#missing(name);
-      })}</div>
+        return task ? tile(task, this.#known.get(name), now, ahead) : this.#missing(name);
+      })}</ul>
       <section class="ticker" role="log" aria-label=${t`What happened last`}>
-        <h2 class="visually-hidden">${t`What happened last`}</h2>
-        ${this.#ticker.draw((name) => (names.includes(name) ? this.#titleOf(name) : undefined))}
+        <h2 class="sr">${t`What happened last`}</h2>
+        ${this.#ticker.draw((name) => (all.includes(name) ? this.#titleOf(name) : undefined))}
       </section>
     </div>`, this.#element);
   }
 
-  /** The task with at least twice as much activity as an average one; undefined if there is none. */
-  #busiest(now) {
-    const shown = this.#shown.map((name) => ({ name, n: activity(this.#tasks.get(name), this.#known.get(name), now) }));
-    const [first] = shown.toSorted((a, b) => b.n - a.n);
-    const sum = shown.reduce((all, { n }) => all + n, 0);
-    return shown.length > 2 && first.n * shown.length >= 2 * sum && first.n > 0 ? first.name : undefined;
+  #brand = document.querySelector('.top .brand')?.cloneNode(true);
+
+  /** What is done and left under all that the wall is about, and how many tasks are on other pages. */
+  #totals(more) {
+    const tasks = this.#shown.map((name) => this.#tasks.get(name));
+    const sum = (of) => (tasks.some((task) => typeof of(task) === 'number') ? tasks.reduce((n, task) => n + (of(task) ?? 0), 0) : null);
+    const [done, left] = [sum((task) => task.done_today), sum(leftOf)];
+    return html`${done === null ? nothing : html`<span>${t`${html`<b>${done.toLocaleString(locale)}</b>`} done today`}</span> `}
+      ${left === null ? nothing : html`<span>${t`${html`<b>${left.toLocaleString(locale)}</b>`} left`}</span> `}
+      ${more ? html`<span class="more-tasks">${plural(more, '+{0} more, page {1} of {2}', '+{0} more, page {1} of {2}', this.#page + 1, this.#pages)}</span>` : nothing}`;
   }
 
   #titleOf(name) { return this.#tasks.get(name)?.title || name; }
 
   #missing(name) {
     const why = this.#list.at ? t`There is no such task, or it is not open to you.` : t`Reading …`;
-    return html`<article class="tile" data-kind="bad"><header><h2 dir="auto">${name}</h2></header><p class="run">${why}</p></article>`;
+    return html`<li class="tile wash" data-kind="missing" data-time="fifth"><article><h2 dir="auto">${name}</h2><p class="big">–</p><p><span>${why}</span></p></article></li>`;
   }
 
   /** Whether the figures are current, or of what time they are. */
@@ -242,7 +274,7 @@ class Wall {
     this.#sure = pushed ? Date.now() : Math.max(this.#sure, this.#list.at ?? 0);
     const old = Date.now() - this.#sure;
     const word = state.name === 'polling' ? t`Polling every ${state.every / 1000} s` : words[state.name];
-    return html`<p class="wall-state" role="status" data-state=${failed ? 'polling' : state.name}>
+    return html`<p class="live wall-state" role="status" data-state=${failed ? 'polling' : state.name}>
       <span>${failed && pushed ? t`${word}; some figures can’t be read now` : word}</span>
       ${pushed || old < 2000 ? nothing : html`<span class="wall-age" aria-hidden="true">· ${t`what you see is ${span(old)} old`}</span>`}</p>`;
   }
@@ -251,24 +283,22 @@ class Wall {
     const names = this.#names;
     const all = new Set([...this.#tasks.keys(), ...names]); // tasks that no longer exist can be removed
     return html`<div class="wall-controls">
-      <details class="chooser"><summary>${t`Tasks (${names.length})`}</summary>
-        <fieldset><legend class="visually-hidden">${t`Tasks to show`}</legend>
+      <details class="chooser"><summary class="button">${t`Tasks (${names.length})`}</summary>
+        <fieldset><legend class="sr">${t`Tasks to show`}</legend>
           ${repeat(all, (name) => name, (name) => html`<label>
             <input type="checkbox" .checked=${live(names.includes(name))} @change=${(e) => this.#choose(name, e.target.checked)}>
             <span dir="auto">${this.#titleOf(name)}</span></label>`)}
         </fieldset></details>
       ${document.fullscreenEnabled ? html`<button type="button" @click=${() => this.#fullScreen()}>
         ${document.fullscreenElement ? t`Leave full screen` : t`Full screen`}</button>` : nothing}
-      <a class="back" href=${this.#back}>${t`Back`} <kbd>${t`Esc`}</kbd></a>
+      ${this.#pages > 1 ? html`<button type="button" class="stay" aria-pressed=${this.#stays} @click=${() => this.#stay()}>${t`Stay on this page`}</button>` : nothing}
+      <a class="button back" href=${this.#back}>${t`Back`} <kbd>${t`Esc`}</kbd></a>
     </div>`;
   }
 }
 
-/** How many tiles a row has on a broad screen; one tile may be as broad as two. */
-function columns(n, wide) {
-  const some = n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4;
-  return wide && n % some === 0 ? some + 1 : some;
-}
+/** How many tiles a row has on a broad screen. */
+const columns = (n) => (n < 2 ? 1 : n < 5 ? 2 : n < 10 ? 3 : 4);
 
 /**
  * Keeps the screen on, if the browser can, until the signal. The browser stops when the page is hidden for a while. Returns a

@@ -74,7 +74,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 	b.Press(".why-failed summary")
 	b.Shows(".task .cause", "division by zero")
 	b.Visit(s.Nodes[0].URL, "/floor", "Mia,manager")
-	b.Shows(".floor-tasks .badge", "broken")
+	b.Shows(".floor-tasks .tag.loud", "failing")
 	b.Visit(s.Nodes[0].URL, "/", "Oliver")
 	change(`"2"`, map[string]any{"query": `select 1 as item`})
 	if _, a, err := mary.GetWork(t.Context(), "verify", 1, "Prefer", "wait=60"); err != nil || a.Status != 201 {

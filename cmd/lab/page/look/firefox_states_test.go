@@ -38,7 +38,7 @@ var firefoxStates = []struct {
 		}
 	}},
 	{"floor table", "Olga,observer", "/floor", way("Uma", "button", "1 hour", "button", "As a table", "summary", "Viktor")},
-	{"floor release", "Mary,manager", "/floor", way("L-20", "button", "Release what is held of Verify")},
+	{"floor release", "Mary,manager", "/floor", way("L-20", "button", "Actions for Verify", "button", "Release what is held of Verify")},
 	{"tasks", "Mary,manager", "/tasks", way("Paused for the audit")},
 	{"task new", "Mary,manager", "/tasks?new=1", way("New task")},
 	{"task", "Mary,manager", "/tasks/" + verifying, way("from generate_series")},

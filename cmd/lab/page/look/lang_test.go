@@ -57,13 +57,13 @@ const unbracketed = `(() => {
 	};
 	for (const text of window.serverSaid) try { note(JSON.parse(text)); } catch {}
 	for (let m = 0; m < 12; m++) for (const month of ['short', 'long']) note(new Intl.DateTimeFormat('en-XA', { month, dayPeriod: 'short' }).format(new Date(2026, m)));
-	for (let d = 0; d < 7; d++) note(new Intl.DateTimeFormat('en-XA', { dateStyle: 'full', timeStyle: 'long' }).format(Date.now() + d * 86_400_000));
+	for (let d = 0; d < 7; d++) for (const how of [{ dateStyle: 'full', timeStyle: 'long' }, { weekday: 'short' }]) note(new Intl.DateTimeFormat('en-XA', how).format(Date.now() + d * 86_400_000));
 	['am', 'pm', 'chf', 'getwork', 'true', 'false', 'select', 'json', 'csv', ...window.typedHere.values()].forEach((v) => note(v));
 	let depth = 0;
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
 		const e = walk.currentNode.parentElement;
-		if (e.closest('code, pre, kbd, svg, noscript, script, template, .u-wrap, .sql, textarea, #skip, body [lang], [translate=no]')) continue;
+		if (e.closest('code, pre, kbd, svg, noscript, script, template, .face, .sql, textarea, #skip, body [lang], [translate=no]')) continue;
 		let out = '';
 		for (const c of walk.currentNode.data) {
 			if (c === '[') depth++;

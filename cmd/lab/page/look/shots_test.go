@@ -314,7 +314,7 @@ var managerStates = []state{
 	{name: "floor", user: "Mary,manager", path: "/floor", reach: sees("Uma")},
 	{name: "floor table", user: "Olga,observer", path: "/floor", reach: presses("Uma", "button 1 hour", "button As a table")},
 	{name: "floor of one", user: "Mary,manager", path: "/floor?task=" + verifying, reach: sees("Uma")},
-	{name: "floor release", user: "Mary,manager", path: "/floor", reach: presses("L-20", "button Release what is held of Verify")},
+	{name: "floor release", user: "Mary,manager", path: "/floor", reach: presses("L-20", "button Actions for Verify", "button Release what is held of Verify")},
 	{name: "tasks", user: "Mary,manager", path: "/tasks", reach: sees("Paused for the audit")},
 	{name: "task new", user: "Mary,manager", path: "/tasks?new=1", reach: sees("New task")},
 	{name: "task", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("from generate_series")},

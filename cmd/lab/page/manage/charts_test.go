@@ -48,20 +48,20 @@ func TestPageFloorCharts(t *testing.T) {
 	charted(b, "Handed out", 4)
 	b.Await(`document.querySelector('.history tbody tr td:last-child').textContent === '2'`, e2e.Soon) // held now
 	b.Click(`[data-part=charts] .push`)
-	b.Await(`[...document.querySelectorAll('.plot canvas')].filter((c) => c.checkVisibility() && c.width > 200).length === 5`, e2e.Soon)
 	b.Await(page.Painted+` === 'true,true,true,true,true'`, e2e.Soon)
 	s.Exec(`update getwork.work set assigned_at = assigned_at - interval '20 minutes', closed_at = closed_at - interval '20 minutes' where state <> 'held'`)
 	b.Do(chromedp.Reload()) // figures are of all that is shown, not of its last minutes
-	b.Await(`document.querySelector('[data-chart=work] .plot').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')`, e2e.Soon)
+	b.Await(`document.querySelector('[data-chart=work] [role=img]').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')`, e2e.Soon)
 	b.Await(`document.querySelector('[data-chart=work] .legend').innerText.replaceAll(/\s+/g, ' ').includes('completed 1 returned 1 expired 0 handed out 4')`, e2e.Soon)
 	b.Shows(`[data-part=charts] p`, "times those of the slowest of them")
 	b.Shows(`[data-chart=waits]`, "median") // by their names, and the usual time beside them
 	b.Shows(`[data-chart=waits]`, "90th percentile")
 	b.Await(`/usual \d/.test(document.querySelector('[data-chart=runs]').innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon)
 	b.Await(`(document.querySelector('[data-part=charts]').innerText.match(/since \d/g) ?? []).length === 1`, e2e.Soon) // the period, once
-	b.Click(`[data-task=empty] h3 a`)
+	b.Press(`.folded summary`)                                                                                          // nothing is to do there
+	b.Click(`[data-task=empty] th a`)
 	floor(b, "charts", "!slowest", e2e.Soon)
-	b.Press(`[data-part=charts] .choice button`) // what is above it may still move
+	b.Press(`[data-part=charts] .pick button`) // what is above it may still move
 	b.Click(`[data-part=charts] .push`)
 	charted(b, "Asked", 1)
 	charted(b, "Given", 0)
@@ -73,7 +73,7 @@ func TestPageFloorCharts(t *testing.T) {
 	charted(b, "Asked", 1)
 	b.Await(`document.querySelectorAll('.history tbody tr').length === 60`, e2e.Soon)
 	floor(b, "held", "Nobody holds anything.", e2e.Soon)
-	b.Press(`[data-part=tasks] .push`)
+	b.Press(`.show-all`)
 	charted(b, "Asked", 3)
 	floor(b, "held", "Oliver 1 held", e2e.Soon)
 }
@@ -130,7 +130,7 @@ insert into getwork.task_state (task_id, name, version) select id, 'task-' || id
 	b.Await(`document.querySelectorAll('.history tbody tr').length === 48`, e2e.Soon)
 	got, err := page.Run(b, chromedp.Evaluate[string](`import('/static/views/floor/history.js')
 		.then(({ History, spans }) => [1, 300, 1000].map((tasks) => spans.map((span) => new History(span, tasks).step.step).join()).join(' '))`, chromedp.EvalAwaitPromise))
-	if want := "1m,5m,15m 1m,15m,30m 5m,30m,2h"; err != nil || got != want {
+	if want := "1m,5m,15m,1h,24h 1m,15m,30m,24h,24h 5m,30m,2h,24h,24h"; err != nil || got != want {
 		t.Errorf("the steps are %s, %v, want %s", got, err, want)
 	}
 }

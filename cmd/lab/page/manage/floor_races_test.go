@@ -49,8 +49,8 @@ func TestPageFloorShowAllKeepsFocus(t *testing.T) {
 	s := e2e.NewSite(t, 2, "")
 	s.Task("jobs", `select i as item from generate_series(1, 9) i`)
 	b.Visit(s.Nodes[0].URL, "/floor?task=jobs", "Otto,observer")
-	b.Press(`.floor .toolbar button.push`)
-	b.Await(`document.querySelector('.floor .toolbar button.push').hidden`, e2e.Soon)
+	b.Press(`.show-all`)
+	b.Await(`document.querySelector('.show-all').hidden`, e2e.Soon)
 	page.InPage[any](b, `await new Promise((f) => setTimeout(f, 100));`)
 	if at := b.Eval(`document.activeElement.tagName`); at == "BODY" {
 		t.Error("the focus is nowhere")
@@ -100,9 +100,9 @@ func TestPageFloorStale(t *testing.T) {
 		const c = client();
 		let answer = async () => [task('jobs', { held: 1 })];
 		const p = place();
-		const none = async () => ({ requests: [], holders: [], tasks: [], people: [], items: [] });
-		open(app({ tasks: () => answer(), waiting: none, holders: none, history: none }, c), p);
-		const held = () => p.element.querySelector('[data-task=jobs] [data-count=held] dd')?.textContent;
+		const none = async () => ({ requests: [], holders: [], tasks: [], people: [], items: [], absences: [] });
+		open(app({ tasks: () => answer(), waiting: none, holders: none, history: none, returns: none, absences: none }, c), p);
+		const held = () => p.element.querySelector('[data-task=jobs] [data-count=held]')?.textContent;
 		const event = (n) => c.dispatchEvent(new CustomEvent('task', { detail: task('jobs', { held: n }) }));
 		await until(() => held() === '1');
 		event(7);
@@ -200,8 +200,8 @@ func TestPageWallHour(t *testing.T) {
 				return { tasks: [{ task: 'jobs', buckets }] };
 			},
 		}), p);
-		await until(() => p.element.querySelector('.given dd'));
-		return p.element.querySelector('.given dd').textContent;
+		await until(() => p.element.querySelector('.given b'));
+		return p.element.querySelector('.given b').textContent;
 	`)
 	if got != "1" {
 		t.Errorf("%s are shown as handed out in the last hour, want 1", got)
@@ -217,17 +217,18 @@ func TestPagePeopleSpan(t *testing.T) {
 		const { open } = await view('people.js');
 		let fail = false;
 		const p = place();
-		open(app({ tasks: async () => [], returns: async () => {
+		const none = async () => ({ absences: [], requests: [] });
+		open(app({ tasks: async () => [], absences: none, waiting: none, returns: async () => {
 			if (fail) throw new Error('busy');
 			return { from: '', team: { closed: 10, returned: 3, share: 0.3 }, people: [], items: [] };
 		} }), p);
-		await until(() => p.element.textContent.includes('30%'));
+		await until(() => p.element.textContent.includes('in the last 24 hours'));
 		fail = true;
-		p.element.querySelector('.choice button').click();
+		p.element.querySelector('.pick button').click();
 		await until(() => p.element.querySelector('.error').textContent);
-		return p.element.querySelector('.explained').innerText;
+		return p.element.innerText;
 	`)
-	if strings.Contains(got, "in the last 1 hour, it is 30%") {
+	if strings.Contains(got, "in the last 1 hour") {
 		t.Error(got)
 	}
 }
@@ -273,10 +274,11 @@ func TestPageFloorReleaseKeepsFocus(t *testing.T) {
 		const { open } = await view('floor.js');
 		const c = client();
 		const p = place();
-		const none = async () => ({ requests: [], holders: [], tasks: [] });
-		open(app({ tasks: async () => [task('jobs', { held: 1 })], waiting: none, holders: none, history: none }, c), p);
+		const none = async () => ({ requests: [], holders: [], tasks: [], absences: [], items: [] });
+		open(app({ tasks: async () => [task('jobs', { held: 1 })], waiting: none, holders: none, history: none, absences: none, returns: none }, c), p);
 		const button = () => p.element.querySelector('[data-task=jobs] .let-go');
 		await until(() => button()?.ariaDisabled === 'false');
+		button().closest('[popover]').showPopover();
 		button().focus();
 		c.dispatchEvent(new CustomEvent('task', { detail: task('jobs') }));
 		await until(() => button().ariaDisabled === 'true');
@@ -299,7 +301,7 @@ func TestPagePeopleClosed(t *testing.T) {
 		const p = place();
 		const person = { user: 'Oliver', assigned: 1, closed: 1, completed: 1, returned: 0, never: 0, failed: 0, expired: 0, share: 0 };
 		open(app({
-			tasks: async () => [], work: async () => ({ work: [] }),
+			tasks: async () => [], work: async () => ({ work: [] }), absences: async () => ({ absences: [] }), waiting: async () => ({ requests: [] }),
 			returns: async () => ({ team: { closed: 1, returned: 0, share: 0 }, people: [person], items: [] }),
 		}), p);
 		await until(() => p.element.querySelector('[data-user=Oliver] button'));
@@ -308,7 +310,7 @@ func TestPagePeopleClosed(t *testing.T) {
 		document.addEventListener = (type, f, options) => { signals.push(options.signal); listen.call(document, type, f, options); };
 		const button = p.element.querySelector('[data-user=Oliver] button');
 		for (let i = 0; i < 3; i++) button.click();
-		p.element.querySelector('.choice button').click();
+		p.element.querySelector('.pick button').click();
 		button.click();
 		delete document.addEventListener;
 		return signals.map((signal) => (signal.aborted ? 'ended' : 'listens')).join();

@@ -30,7 +30,13 @@ func onFloor(name, text string) string {
 func unfold(b *page.Browser, user string) {
 	b.T.Helper()
 	b.Press(fmt.Sprintf(`[data-user=%q] summary`, user))
-	b.Await(fmt.Sprintf(`document.querySelector('[data-user=%q] tbody tr')`, user), e2e.Soon)
+	b.Await(fmt.Sprintf(`document.querySelector('[data-part=held] [data-user=%q] .holds li')`, user), e2e.Soon)
+}
+
+// counts waits until a task's row has these figures.
+func counts(b *page.Browser, task, want string) {
+	b.T.Helper()
+	b.Await(fmt.Sprintf(`['left', 'waiting', 'held', 'today'].map((of) => of + ' ' + document.querySelector('[data-task=%s] [data-count=' + of + ']')?.textContent).join(' ') === %q`, task, want), e2e.Soon)
 }
 
 // A manager at one node sees what people do at another, as it happens: who waits, the current run, and who holds what.
@@ -42,7 +48,7 @@ func TestPageFloor(t *testing.T) {
 	s.Task("idle", `select 1 as item`)
 	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
 	b.State("live", e2e.Soon)
-	floor(b, "tasks", "idle waiting 0 held 0 on the shelf 0 No runs yet.", e2e.Soon)
+	counts(b, "idle", "left – waiting – held – today –")
 	floor(b, "waiting", "Nobody waits.", e2e.Soon)
 	floor(b, "held", "Nobody holds anything.", e2e.Soon)
 	follows := func(part, text string) {
@@ -57,12 +63,14 @@ func TestPageFloor(t *testing.T) {
 		t.Errorf("the log says %v", log)
 	}
 	s.Click("Oliver", 1, 2)
-	follows("waiting", "Oliver verify 2")
-	follows("tasks", "verify waiting 1 held 0 on the shelf 0 Running for 0:")
-	b.Await(`/Running for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // the time advances by itself
+	follows("waiting", "2 items of verify, place 1, ")
+	follows("tasks", "runs for 0:")
+	counts(b, "verify", "left – waiting 1 held – today –")
+	b.Await(`document.querySelector('.figures').innerText.replace(/\s+/g, ' ').includes('person waiting 1')`, e2e.Soon)
+	b.Await(`/runs for 0:(0[2-9]|[1-5])/.test(document.querySelector('[data-part=tasks]').innerText)`, e2e.Soon) // the time advances by itself
 	s.Click("Tracy", 1, 1)
-	floor(b, "waiting", "Tracy verify 1", e2e.Soon)
-	if rows := b.Eval(`[...document.querySelectorAll('[data-part=waiting] tbody b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
+	floor(b, "waiting", "1 item of verify, place 2, ", e2e.Soon)
+	if rows := b.Eval(`[...document.querySelectorAll('[data-part=waiting] li b')].map((e) => e.textContent).join()`); rows != "Oliver,Tracy" {
 		t.Errorf("they wait in the order %s", rows)
 	}
 	open()
@@ -70,7 +78,9 @@ func TestPageFloor(t *testing.T) {
 	follows("waiting", "Nobody waits.")
 	follows("held", "Oliver 2 held, the oldest for ")
 	follows("held", "Tracy 1 held, for ")
-	follows("tasks", "found 5 in ")
+	counts(b, "verify", "left 5 waiting – held 3 today –")
+	b.Press(`[data-task=verify] th a`)
+	b.Shows(".facts", "found 5 in ")
 	unfold(b, "Oliver")
 	b.Eval(`(document.querySelector('[data-user=Oliver] a').focus(), '')`)
 	s.Takes("Uma", 1)
@@ -80,7 +90,7 @@ func TestPageFloor(t *testing.T) {
 	}
 }
 
-// A run that lasts longer than usual is described so; its bar is never full.
+// A run that lasts longer than usual is described so.
 func TestPageFloorLateRun(t *testing.T) {
 	schematest.Thorough(t)
 	t.Parallel()
@@ -88,15 +98,16 @@ func TestPageFloorLateRun(t *testing.T) {
 	s := e2e.NewSite(t, 2, "")
 	open := page.Gated(s)
 	s.Exec(`update getwork.task_state set usual = interval '8 seconds'`)
-	b.Visit(s.Nodes[0].URL, "/floor", "Mary,manager")
+	b.Visit(s.Nodes[0].URL, "/floor?task=verify", "Mary,manager")
 	b.State("live", e2e.Soon)
-	floor(b, "tasks", "A run usually takes 8 s.", e2e.Soon)
+	b.Shows(".facts", "A run usually takes")
+	b.Shows(".facts", "8 s")
 	b.Notes("[data-part=tasks]")
 	s.Click("Oliver", 1, 2)
-	b.Showed(", usually 8 s") // until it takes longer than that
+	b.Showed(" of about 8 s") // until it takes longer than that
 	floor(b, "tasks", ", longer than usual (8 s)", 2*e2e.Soon)
 	floor(b, "tasks", "1 run under way, 1 for longer than usual", e2e.Soon)
-	b.Await(`((g) => g.querySelector('.over').width.baseVal.value > g.querySelector('.mark').x.baseVal.value && g.querySelector('.over').width.baseVal.value < 85)(document.querySelector('.gauge'))`, e2e.Soon)
+	b.Shows("[data-task=verify] .run[data-time=half]", "longer than usual")
 	open()
 	floor(b, "tasks", "!longer than usual", e2e.Soon)
 }
@@ -112,7 +123,7 @@ func TestPageFloorActs(t *testing.T) {
 	b.State("live", e2e.Soon)
 	waits := s.Click("Oliver", 1, 2)
 	s.Click("Tracy", 1, 2)
-	cancel := fmt.Sprintf(`[data-request="%d"] .acts button`, waits.ID)
+	cancel := fmt.Sprintf(`[data-request="%d"] button`, waits.ID)
 	b.Click(cancel)
 	b.Press(`dialog button[value=no]`)
 	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
@@ -130,7 +141,7 @@ func TestPageFloorActs(t *testing.T) {
 	floor(b, "held", "Tracy 2 held", e2e.Soon)
 	unfold(b, "Tracy")
 	held := e2e.Column[int64](s, `select id from getwork.work where state = 'held' order by item`)
-	b.Click(`[data-user=Tracy] tbody tr:first-child .acts button`)
+	b.Click(`[data-user=Tracy] .holds li:first-child .reassign`)
 	b.Do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma", chromedp.NodeVisible))
 	s.Disposed(s.As("Tracy", 1), assign.Work{ID: held[0]}, "complete", "")
 	floor(b, "held", "Tracy 1 held", e2e.Soon)
@@ -141,7 +152,7 @@ func TestPageFloorActs(t *testing.T) {
 	}
 	b.Press(`dialog button[type=button]`)
 	b.Await(`document.activeElement.id === 'held-title'`, e2e.Soon) // its button is gone
-	b.Click(`[data-user=Tracy] tbody .acts button`)
+	b.Click(`[data-user=Tracy] .holds .reassign`)
 	b.Do(chromedp.SendKeys(chromedp.CSS(`dialog input`), "Uma\r", chromedp.NodeVisible))
 	b.Shows("dialog .error", "Nobody has worked here as “Uma” so far.")
 	b.Do(chromedp.KeyEvent("\r"))
@@ -149,13 +160,13 @@ func TestPageFloorActs(t *testing.T) {
 	floor(b, "held", "!Tracy", e2e.Soon)
 	s.Takes("Tracy", 1)
 	unfold(b, "Tracy")
-	b.Click(`[data-user=Tracy] .toolbar button`)
+	b.Click(`[data-user=Tracy] .release`)
 	b.Shows("dialog", "1 item is held by Tracy.")
 	b.Press("dialog .danger:not([aria-disabled])")
 	floor(b, "held", "!Tracy", e2e.Soon)
 	b.Await(`document.activeElement.id === 'held-title'`, e2e.Soon)
 	unfold(b, "Uma")
-	b.Await(`document.querySelector('[data-user=Uma] a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
+	b.Await(`document.querySelector('[data-user=Uma] .holds a')?.getAttribute('href') === '/items?task=verify&item=2'`, e2e.Soon)
 }
 
 // An observer sees everything, and is offered no action that is not allowed.
@@ -169,7 +180,7 @@ func TestPageFloorObserver(t *testing.T) {
 	s.Got(s.As("Tracy", 1), "jobs", 2)
 	s.Click("Oliver", 1, 2)
 	b.Visit(s.Nodes[0].URL, "/floor", "Otto,observer")
-	floor(b, "waiting", "Oliver verify 2", e2e.Soon)
+	floor(b, "waiting", "2 items of verify", e2e.Soon)
 	floor(b, "held", "Tracy 2 held", e2e.Soon)
 	unfold(b, "Tracy")
 	watchesOnly(b)
@@ -206,7 +217,7 @@ func TestPageFloorMany(t *testing.T) {
 		t.Errorf("items were read %s times", n)
 	}
 	unfold(b, "user-7")
-	if n := b.Eval(`String(document.querySelectorAll('[data-user="user-7"] tbody tr').length)`); n != "49" {
+	if n := b.Eval(`String(document.querySelectorAll('[data-user="user-7"] .holds li').length)`); n != "49" {
 		t.Errorf("%s of the user's 49 are shown", n)
 	}
 	if most := b.Eval(`String(Math.max(...performance.getEntriesByType('resource').map((e) => Number(new URL(e.name).searchParams.get('limit')))))`); most != "200" {

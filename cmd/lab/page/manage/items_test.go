@@ -196,7 +196,7 @@ func TestPageReleases(t *testing.T) {
 	s.Got(oliver, "verify", 1)
 	b.Visit(s.Nodes[0].URL, "/items?release=1&user=Tracy", "Mary,manager")
 	b.Shows("#release", "Release 12 items")
-	b.Shows("dialog .quiet", "… and 4 more")
+	b.Shows("dialog .soft", "… and 4 more")
 	b.Await(`document.querySelector('#release-task option[value=verify]')`, e2e.Soon) // the tasks are read beside the count
 	b.Eval(`(document.querySelector('#release-task').value = 'verify', document.querySelector('#release-task').dispatchEvent(new Event('change')), '')`)
 	b.Shows("#release", "Release 10 items")
@@ -235,7 +235,7 @@ func TestPageReleases(t *testing.T) {
 	b.Eval(`((field) => { field.value = 'Tracy'; field.dispatchEvent(new Event('input')); return ''; })(document.querySelector('#release-user'))`)
 	b.Shows("dialog .error", "It can’t be counted: the server can’t be reached.")
 	s.Nodes[0].Restart()
-	b.Press("dialog .toolbar button") // count again
+	b.Press("dialog .bar button") // count again
 	b.Shows("#release", "Release 1 item")
 	b.Shows("dialog .found", "1 item is held by Tracy. Cancelled, too: 1 request that waits.")
 	b.Do(chromedp.KeyEvent("\x1b"))

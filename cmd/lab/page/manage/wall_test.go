@@ -19,14 +19,14 @@ func wall(b *page.Browser, task, says string, within time.Duration) {
 	b.Await(fmt.Sprintf(`document.querySelector('[data-task=%q]')?.innerText.replace(/\s+/g, ' ').includes(%q)`, task, says), within)
 }
 
-// figure waits until a tile shows a number: waiting, held, given or completed.
+// figure waits until a tile shows a number: left, waiting, held, given or completed. It shows none that is zero.
 func figure(b *page.Browser, task, name string, want int, within time.Duration) {
 	b.T.Helper()
 	b.Await(hasFigure(task, name, want), within)
 }
 
 func hasFigure(task, name string, want int) string {
-	return fmt.Sprintf(`document.querySelector('[data-task=%q] .%s dd')?.textContent === '%d'`, task, name, want)
+	return fmt.Sprintf(`((tile) => tile && (tile.querySelector('.%s b')?.textContent ?? '0') === '%d')(document.querySelector('.tile[data-task=%q]'))`, name, want, task)
 }
 
 // An observer's wall is on one node, and work is done on another: the wall shows it within a second. Its node is
@@ -49,7 +49,7 @@ func TestPageWall(t *testing.T) {
 	}
 	r := s.Click("Tracy", 1, 3)
 	follows("waiting", 1, time.Second)
-	wall(b, "verify", "Running", e2e.Soon)
+	wall(b, "verify", "The query runs: ", e2e.Soon)
 	wall(b, "verify", "the longest for ", e2e.Soon)
 	b.Shows(".ticker", "A run began")
 	open()
@@ -99,8 +99,8 @@ func TestPageWallShowsTrouble(t *testing.T) {
 	unlock := s.Lock(`select pg_advisory_xact_lock(7)`)
 	b.Notes(`[data-task="verify"]`)
 	s.Click("Uma", 0, 2)
-	b.Showed("Running") // it becomes the next word after some seconds
-	wall(b, "verify", "Longer than usual", e2e.Soon)
+	b.Showed("The query runs: ") // after some seconds it says more
+	wall(b, "verify", "longer than usual", e2e.Soon)
 	unlock()
 	wall(b, "verify", "The last run found ", e2e.Soon)
 }
@@ -151,7 +151,7 @@ func TestPageWallChooses(t *testing.T) {
 	b.Await(shown+` === 'a,c' && location.search === '?task=a,c'`, e2e.Soon)
 	page.Manages(s, "POST", "/tasks/b/items", []map[string]any{{"item": "1"}})
 	page.Manages(s, "POST", "/tasks/c/items", []map[string]any{{"item": "1"}})
-	wall(b, "c", "1 ready", e2e.Soon)
+	figure(b, "c", "left", 1, e2e.Soon)
 	b.Do(chromedp.KeyEvent("\x1b"))
 	b.Await(`!document.querySelector('.chooser').open && document.activeElement.matches('.chooser summary')`, e2e.Soon)
 	b.Do(chromedp.KeyEvent("\x1b"))
@@ -173,7 +173,7 @@ func TestPageWallDoesNotGrow(t *testing.T) {
 	}
 	page.Manages(s, "POST", "/tasks/verify/items", items)
 	b.Visit(s.Nodes[0].URL, "/wall", "Mary,manager")
-	wall(b, "verify", "60 ready", e2e.Soon)
+	figure(b, "verify", "left", 60, e2e.Soon)
 	tracy := s.As("Tracy", 0)
 	const size = `String(document.querySelectorAll('*').length)`
 	round := func(left int) string {
@@ -184,7 +184,7 @@ func TestPageWallDoesNotGrow(t *testing.T) {
 			s.Disposed(tracy, w, "complete", "")
 			figure(b, "verify", "held", 0, e2e.Soon)
 		}
-		wall(b, "verify", fmt.Sprintf("%d ready", left), e2e.Soon)
+		figure(b, "verify", "left", left, e2e.Soon)
 		figure(b, "verify", "completed", 60-left, e2e.Soon)
 		b.Await(`document.querySelectorAll('.ticker li').length === 12`, e2e.Soon)
 		return b.Eval(size)
@@ -192,7 +192,7 @@ func TestPageWallDoesNotGrow(t *testing.T) {
 	if first, last := round(45), round(30); first != last {
 		t.Errorf("the page had %s elements, and %s after the same events again", first, last)
 	}
-	if text := b.Eval(`document.querySelector('.ticker').innerText`); strings.Count(text, "held") != 12 {
+	if text := b.Eval(`document.querySelector('.ticker').textContent`); strings.Count(text, "held") != 12 {
 		t.Errorf("the ticker: %s", text)
 	}
 }

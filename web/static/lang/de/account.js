@@ -70,4 +70,5 @@ export default {
   '{0} has ended.': '{0} ist beendet.',
   'Who you are': 'Wer Sie sind',
   'Logged in until': 'Angemeldet bis',
+  'End': 'Beenden',
 };

@@ -44,7 +44,6 @@ export default {
   'Letting go': 'Die Abgabe',
   'Putting it back': 'Die Wiedereinreihung',
   'Claiming it': 'Die Übernahme',
-  'since {0}': 'seit {0}',
   'Give to somebody else …': 'Jemand anderem geben …',
   'Let go …': 'Abgeben …',
   'Put it back …': 'Wieder einreihen …',
@@ -144,4 +143,5 @@ export default {
   'Value in the details': 'Wert in den Angaben',
   'Search': 'Suchen',
   '{0} is back.': '{0} ist wieder eingereiht.',
+  'in the inbox': 'im Eingang',
 };

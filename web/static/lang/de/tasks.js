@@ -311,4 +311,5 @@ export default {
   'Add a task': 'Aufgabe',
   'Add a group': 'Gruppe',
   'Add': 'Hinzufügen',
+  'nothing': 'nichts',
 };

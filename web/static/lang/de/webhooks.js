@@ -11,7 +11,6 @@ export default {
   'Dead': 'Unzustellbar',
   'all events': 'alle Ereignisse',
   'no failures': 'keine Fehlschläge',
-  'failing': 'gestört',
   'next attempt {0}': 'nächster Versuch {0}',
   '{0} failures in a row': { one: '{0} Fehlschlag in Folge', other: '{0} Fehlschläge in Folge' },
   'Copy the secret now: it is shown only this once.': 'Kopieren Sie das Geheimnis jetzt: Es wird nur dieses eine Mal gezeigt.',

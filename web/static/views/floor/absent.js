@@ -3,7 +3,8 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { locale, t } from '../../lang.js';
-import { every, when } from '../../parts.js';
+import { every, face } from '../../parts.js';
+import { clock } from '../../words.js';
 import { byId, firstRows } from './rows.js';
 
 const step = 200;
@@ -40,31 +41,33 @@ export class Absent {
     return { away, more, holds };
   }
 
+  get settled() { return this.#reader.settled; }
+
+  /** As the list stands in a column; it is not there while nobody is away, unless it has an error. */
   template() {
     const { value, error } = this.#reader;
     if (!error && !value?.away.length) return nothing;
-    return html`<section class="card" data-part="absent" aria-labelledby="absent-title">
+    return html`<section class="story" data-part="absent" aria-labelledby="absent-title">
       <h2 id="absent-title" tabindex="-1">${t`Who is away`} <span class="count">${(value?.away.length ?? 0).toLocaleString(locale)}</span></h2>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      ${value ? html`<div class="tall" tabindex="0" role="region" aria-labelledby="absent-title"><table class="stack">
-        <thead><tr><th scope="col">${t`Person`}</th><th scope="col">${t`Until`}</th><th scope="col">${t`Substitute`}</th><th scope="col">${t`Holds`}</th>
-          ${this.#floor.manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
-        <tbody>${repeat(value.away, (a) => a.id, (a) => this.#row(a, value.holds.get(a.user) ?? []))}</tbody>
-      </table>${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}</div>` : nothing}
+      ${value ? html`<div class="tall" tabindex="0" role="region" aria-label=${t`Who is away`}><ul>${repeat(value.away, (a) => a.id, (a) => this.#row(a, value.holds.get(a.user) ?? []))}</ul></div>
+        ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}` : nothing}
     </section>`;
   }
 
   #row(absence, holds) {
     const { manages } = this.#floor;
     const what = holds.map((h) => t`${h.held} of ${this.#floor.titleOf(h.task)}`).join(', ');
-    return html`<tr>
-      <th scope="row" dir="auto">${absence.user}</th>
-      <td data-label=${t`Until`}>${absence.until ? when(absence.until) : t`open`}</td>
-      <td data-label=${t`Substitute`} dir="auto">${absence.substitute ?? t`none`}</td>
-      <td data-label=${t`Holds`} dir="auto">${what || t`nothing`}</td>
-      ${manages ? html`<td class="acts"><button type="button" aria-label=${t`End the absence of ${absence.user}`}
-        @click=${() => this.#end(absence)}>${t`End`}</button></td>` : nothing}
-    </tr>`;
+    const says = [
+      absence.until ? t`Until ${clock(absence.until)}.` : t`Until they are back.`,
+      absence.substitute && t`${absence.substitute} stands in.`, what ? t`Holds ${what}.` : t`Holds nothing.`,
+      absence.source ? t`From ${absence.source}.` : absence.created_by !== absence.user && t`Entered by ${absence.created_by}.`,
+    ].filter(Boolean).join(' ');
+    return html`<li data-user=${absence.user}>
+      <span class="who">${face(absence.user)}<b dir="auto">${absence.user}</b></span>
+      ${manages ? html`<button type="button" aria-label=${t`End the absence of ${absence.user}`} @click=${() => this.#end(absence)}>${t`Back now`}</button>` : html`<span></span>`}
+      <small dir="auto">${says}</small>
+    </li>`;
   }
 
   #more() {

@@ -1,35 +1,36 @@
-/** The charts of the last hours, and the same figures as a table. */
+/** The charts of the last hours, days or months, and the same figures as a table. */
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { locale, t } from '../../lang.js';
 import { onceAFrame, took, when } from '../../parts.js';
 import { clock } from '../../words.js';
+import { chart, keys } from './chart.js';
 import { History, spans } from './history.js';
-import { Plot, uPlot } from './plot.js';
 
 const charts = [
+  { name: 'left', title: t`Left to do`, of: 'count', series: [{ name: t`left`, value: (r) => r.left, time: 'now', kind: 'line' }] },
+  { name: 'waits', title: t`How long people wait for work`, of: 'ms', series: [
+    { name: t`median`, value: (r) => r.wait?.p50 ?? null, time: 'now', kind: 'line' },
+    { name: t`90th percentile`, value: (r) => r.wait?.p90 ?? null, time: 'half', kind: 'line', dash: 'dashed' },
+  ] },
   { name: 'requests', title: t`Requests made`, of: 'count', adds: true, series: [
-    { name: t`given`, value: (r) => r.given, tone: '--chart-1', bar: true },
-    { name: t`empty`, value: (r) => r.empty, tone: '--chart-2', bar: true },
-    { name: t`failed`, value: (r) => r.failed, tone: '--chart-3', bar: true },
-    { name: t`waiting`, value: (r) => r.requests - r.given - r.empty - r.failed - r.cancelled, tone: '--field', bar: true },
-  ] },
-  { name: 'waits', title: t`Time until an answer`, of: 'ms', series: [
-    { name: t`median`, value: (r) => r.wait?.p50 ?? null, tone: '--chart-1', points: true },
-    { name: t`90th percentile`, value: (r) => r.wait?.p90 ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
-  ] },
-  { name: 'runs', title: t`Time of a run`, of: 'ms', series: [
-    { name: t`median`, value: (r) => r.run?.p50 ?? null, tone: '--chart-1', points: true },
-    { name: t`longest`, value: (r) => r.run?.max ?? null, tone: '--chart-4', points: true, dash: 'dashed' },
-    { name: t`usual`, value: (r) => r.usual, tone: '--field', dash: 'dotted' },
+    { name: t`given`, value: (r) => r.given, time: 'now', kind: 'bar' },
+    { name: t`empty`, value: (r) => r.empty, time: 'half', kind: 'bar' },
+    { name: t`failed`, value: (r) => r.failed, time: 'fifth', kind: 'bar' },
+    { name: t`waiting`, value: (r) => Math.max(0, r.requests - r.given - r.empty - r.failed - r.cancelled), time: 'none', kind: 'bar' },
   ] },
   { name: 'work', title: t`Items handed out and let go of`, of: 'count', adds: true, series: [
-    { name: t`completed`, value: (r) => r.completed, tone: '--chart-1', bar: true },
-    { name: t`returned`, value: (r) => r.returned, tone: '--chart-2', bar: true },
-    { name: t`expired`, value: (r) => r.expired, tone: '--chart-3', bar: true },
-    { name: t`handed out`, value: (r) => r.assigned, tone: '--text' },
+    { name: t`completed`, value: (r) => r.completed, time: 'ok', kind: 'bar' },
+    { name: t`returned`, value: (r) => r.returned, time: 'half', kind: 'bar' },
+    { name: t`expired`, value: (r) => r.expired, time: 'fifth', kind: 'bar' },
+    { name: t`handed out`, value: (r) => r.assigned, time: 'ink', kind: 'mark' },
   ] },
-  { name: 'held', title: t`Items held`, of: 'count', series: [{ name: t`held`, value: (r) => r.held, tone: '--chart-1' }] },
+  { name: 'runs', title: t`Time of a run`, of: 'ms', series: [
+    { name: t`median`, value: (r) => r.run?.p50 ?? null, time: 'now', kind: 'line' },
+    { name: t`longest`, value: (r) => r.run?.max ?? null, time: 'half', kind: 'line', dash: 'dashed' },
+    { name: t`usual`, value: (r) => r.usual, time: 'none', kind: 'line', dash: 'dotted' },
+  ] },
+  { name: 'held', title: t`Items held`, of: 'count', series: [{ name: t`held`, value: (r) => r.held, time: 'now', kind: 'line' }] },
 ];
 
 const columns = [
@@ -43,37 +44,44 @@ const columns = [
 const fewest = 12; // rows: with fewer, a bar would be as wide as a thumb
 const happened = (r) => r.requests || r.runs || r.assigned || r.held || r.completed || r.returned || r.expired;
 
-const text = (chart, v) => (chart.of === 'ms' ? took(v) : v.toLocaleString(locale));
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+const weekday = new Intl.DateTimeFormat(locale, { weekday: 'short', hour: 'numeric' });
+const month = new Intl.DateTimeFormat(locale, { month: 'short', day: 'numeric' });
+
+const text = (one, v) => (v === null ? '–' : one.of === 'ms' ? took(v) : v.toLocaleString(locale));
 
 /** What a legend says of rows: how many in all; of times, and of what is held, the last that is known. */
-function figure(chart, { value }, rows) {
+function figure(one, { value }, rows) {
   const of = rows.map(value);
-  return chart.adds ? of.reduce((sum, n) => sum + n, 0) : of.findLast((v) => v !== null) ?? null;
+  return one.adds ? of.reduce((sum, n) => sum + n, 0) : of.findLast((v) => v !== null) ?? null;
 }
 
 /** It draws into an element of its own, for it follows the pointer. */
 export class Charts {
   element = document.createElement('section');
+  rows = [];
 
-  #floor; #reader; #history; #draw; #error;
-  #plots = new Map(); // by the chart's name
-  #rows = [];
+  #floor; #reader; #history; #draw;
   #pointed; // which row the pointer is at
 
   constructor(floor) {
     this.#floor = floor;
     this.element.dataset.part = 'charts';
+    this.element.className = 'story';
     this.element.setAttribute('aria-labelledby', 'charts-title');
     const { app, signal } = floor;
     this.#draw = onceAFrame(() => render(this.#template(), this.element), signal);
     this.#history = new History(spans.find((s) => s.hours === floor.address.get('hours')) ?? spans[1]);
     this.#reader = floor.reader(() => this.#read(app.api), () => this.show(), { least: 5000 });
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    dark.addEventListener('change', () => this.#plots.forEach((plot) => plot.repaint()), { signal });
-    signal.addEventListener('abort', () => this.#plots.forEach((plot) => plot.end()));
     this.#draw();
-    this.#make();
   }
+
+  get settled() { return this.#reader.settled; }
+
+  /** How far back it is shown. */
+  get span() { return this.#history.span; }
+
+  get isToday() { return this.span.hours <= 24; }
 
   again() { this.#reader.again(); }
 
@@ -81,7 +89,6 @@ export class Charts {
   reread() {
     this.#history.forget();
     this.again();
-    if (this.#error) this.#make();
   }
 
   /** Other tasks are to be shown, or other hours. */
@@ -91,14 +98,22 @@ export class Charts {
     this.#draw();
   }
 
+  /** Shows another span of time. */
+  choose(span) {
+    this.#floor.keep('hours', span === spans[1] ? '' : span.hours);
+    this.restart(span);
+    this.#floor.draw();
+  }
+
   /** Updates the charts to the known data and the time. */
   show() {
+    if (this.#history.read) { // else the old charts stay until there is new data
+      const usual = this.#usual();
+      this.rows = this.#history.rows(this.#floor.names(), this.#floor.now());
+      for (const row of this.rows) row.usual = usual;
+    }
     this.#draw();
-    if (!this.#history.read) return; // the old charts stay until there is new data
-    const usual = this.#usual();
-    this.#rows = this.#history.rows(this.#floor.names(), this.#floor.now());
-    for (const row of this.#rows) row.usual = usual;
-    if (!this.#asTable) this.#plots.forEach((plot) => plot.show(this.#window(), this.#history.step.ms));
+    this.#floor.draw();
   }
 
   /** How long a run usually takes, in ms; of several tasks, the slowest one's. */
@@ -109,13 +124,13 @@ export class Charts {
 
   /** The rows that the charts show: from the first in which anything happened, and as many as a chart is readable with. */
   #window() {
-    const first = this.#rows.findIndex(happened);
-    return this.#rows.slice(Math.max(0, Math.min(first < 0 ? 0 : first - 1, this.#rows.length - fewest)));
+    const first = this.rows.findIndex(happened);
+    return this.rows.slice(Math.max(0, Math.min(first < 0 ? 0 : first - 1, this.rows.length - fewest)));
   }
 
   /** Called now and then: time passes also when nothing happens. */
   tick() {
-    const last = this.#rows.at(-1);
+    const last = this.rows.at(-1);
     if (last && this.#floor.now() >= last.at + this.#history.step.ms) this.show();
   }
 
@@ -130,32 +145,10 @@ export class Charts {
     history.take(await api.history({ task: this.#floor.names().join(','), from, step: history.step.step }), running);
   }
 
-  async #make() {
-    try {
-      const library = await uPlot();
-      this.#error = null;
-      if (this.#floor.signal.aborted) return;
-      render(this.#template(), this.element);
-      for (const chart of charts) {
-        const element = this.element.querySelector(`[data-chart=${chart.name}] .plot`);
-        this.#plots.set(chart.name, new Plot(library, element, chart, (i) => this.#point(i)));
-      }
-      this.show();
-    } catch (e) {
-      this.#error = e;
-      this.#draw();
-    }
-  }
-
   #point(i) {
     if (i === this.#pointed) return;
     this.#pointed = i;
     this.#draw();
-  }
-
-  #choose(span) {
-    this.#floor.keep('hours', span === spans[1] ? '' : span.hours);
-    this.restart(span);
   }
 
   #toggle() {
@@ -164,25 +157,25 @@ export class Charts {
   }
 
   #template() {
-    const error = this.#error ?? this.#reader.error;
+    const { error } = this.#reader;
     return html`
-      <div class="toolbar">
-        <h2 id="charts-title" tabindex="-1">${t`The last hours`}</h2>
-        <div class="choice" role="group" aria-label=${t`How far back`}>${spans.map((span) => html`
-          <button type="button" aria-pressed=${span === this.#history.span} @click=${() => this.#choose(span)}>${span.name}</button>`)}
-        </div>
+      <div class="head">
+        <h2 id="charts-title" tabindex="-1">${this.isToday ? t`The last hours` : t`The last ${this.span.name}`}</h2>
+        ${this.isToday ? html`<div class="pick" role="group" aria-label=${t`How far back`}>${spans.slice(0, 3).map((span) => html`
+          <button type="button" aria-pressed=${span === this.span} @click=${() => this.choose(span)}>${span.name}</button>`)}
+        </div>` : nothing}
         <button class="push" type="button" aria-pressed=${this.#asTable} @click=${() => this.#toggle()}>${t`As a table`}</button>
       </div>
-      <p class="quiet">${this.#explanation()} <span class="period">${this.#period()}</span></p>
+      <p class="soft">${this.#explanation()} <span class="period">${this.#period()}</span></p>
       <p class="error" role="alert" dir="auto">${error ? t`The charts can’t be brought up to date: ${error.message}.` : nothing}</p>
-      <div class="charts" ?hidden=${this.#asTable}>${charts.map((chart) => this.#chart(chart))}</div>
+      <div class="columns charts" ?hidden=${this.#asTable}>${charts.map((one) => this.#chart(one))}</div>
       ${this.#asTable ? this.#table() : nothing}`;
   }
 
   #explanation() {
     const several = (this.#floor.names().length || this.#floor.tasks.size) > 1;
     const { read, span, step } = this.#history;
-    const quiet = !this.#rows.some(happened);
+    const quiet = !this.rows.some(happened);
     if (read && quiet) return t`Nothing happened in the last ${span.name}.`;
     return several
       ? t`A value for every ${step.every}: counts are the sum of the tasks chosen, times those of the slowest of them. Choose one task to see its own.`
@@ -195,18 +188,25 @@ export class Charts {
     return rows[this.#pointed] ? [rows[this.#pointed]] : rows;
   }
 
-  #chart(chart) {
+  #chart(one) {
     const rows = this.#told;
-    return html`<figure class="card" data-chart=${chart.name}>
-      <figcaption><h3>${chart.title}</h3></figcaption>
-      <ul class="legend">${chart.series.map((s) => html`
-        <li><span class="swatch" data-tone=${s.tone.slice(2)} data-kind=${s.bar ? 'bar' : s.dash ?? 'line'}></span>${s.name}
-          <b>${rows.length ? text(chart, figure(chart, s, rows)) : '–'}</b></li>`)}
-      </ul>
-      <div class="plot" role="img" aria-label=${rows.length
-        ? t`Chart: ${chart.title}, from ${clock(rows[0].at)} until now: ${values(chart, rows)}` : t`Chart: ${chart.title}`}></div>
+    const shown = this.#window();
+    if (one.name === 'left' && !shown.some((r) => r.left !== null)) return nothing;
+    const every = Math.ceil(shown.length / 5);
+    return html`<figure class="chart" data-chart=${one.name}>
+      <figcaption><h3>${one.title}</h3></figcaption>
+      <div class="bar legend">${keys(one.series.map((s) => ({ ...s, name: html`${s.name} <b>${rows.length ? text(one, figure(one, s, rows)) : '–'}</b>` })))}</div>
+      ${chart(shown, one.series, {
+        of: one.of,
+        label: (row, i) => (i % every ? '' : this.#name(row.at)),
+        says: rows.length ? t`Chart: ${one.title}, from ${clock(rows[0].at)} until now: ${values(one, rows)}` : t`Chart: ${one.title}`,
+        pointed: (i) => this.#point(i),
+      })}
     </figure>`;
   }
+
+  /** A row's time as the charts have it. */
+  #name(at) { return (this.isToday ? hour : this.span.hours > 168 ? month : weekday).format(at); }
 
   /** Which time the figures of all charts are of. */
   #period() {
@@ -228,16 +228,16 @@ export class Charts {
 
   #table() {
     this.#measure();
-    return html`<p class="quiet scrolls" hidden>${t`The table scrolls sideways: there are more columns to the right.`}</p>
-    <div class="scroll card tall" tabindex="0" role="region" aria-label=${t`The last hours as a table`}>
+    return html`<p class="soft scrolls" hidden>${t`The table scrolls sideways: there are more columns to the right.`}</p>
+    <div class="scroll tall" tabindex="0" role="region" aria-label=${t`The same as a table`}>
       <table class="history">
-        <thead><tr><th scope="col">${t`From`}</th>${columns.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
-        <tbody>${this.#rows.toReversed().map((row) => html`<tr>
-          <th scope="row">${when(new Date(row.at).toISOString())}</th>${columns.map(([, value]) => html`<td class="number">${value(row)}</td>`)}
+        <thead><tr><th scope="col">${t`From`}</th>${columns.map(([name]) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
+        <tbody>${this.rows.toReversed().map((row) => html`<tr>
+          <th scope="row">${when(new Date(row.at).toISOString())}</th>${columns.map(([, value]) => html`<td class="num">${value(row)}</td>`)}
         </tr>`)}</tbody>
       </table>
     </div>`;
   }
 }
 
-const values = (chart, rows) => chart.series.map((s) => `${s.name} ${text(chart, figure(chart, s, rows))}`).join(', ');
+const values = (one, rows) => one.series.map((s) => `${s.name} ${text(one, figure(one, s, rows))}`).join(', ');

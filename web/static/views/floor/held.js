@@ -3,7 +3,7 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { locale, plural, t } from '../../lang.js';
-import { age, span, when } from '../../parts.js';
+import { face, icon, span, when } from '../../parts.js';
 import { remaining } from '../../words.js';
 import { byId, firstRows } from './rows.js';
 
@@ -66,19 +66,24 @@ export class Held {
     this.#floor.draw();
   }
 
+  get settled() { return this.#reader.settled; }
+
+  /** How many people hold something; undefined while that is not known. */
+  get people() { return this.#reader.value?.people; }
+
   template() {
     const { value, error } = this.#reader;
     const total = this.#floor.shown().reduce((n, task) => n + task.held, 0);
-    return html`<section class="card" data-part="held" aria-labelledby="held-title">
-      <div class="toolbar">
-        <h2 id="held-title" tabindex="-1">${t`Who holds what`} <span class="count">${total.toLocaleString(locale)}</span></h2>
-        ${value?.people ? html`<span class="quiet">${plural(value.people, '{0} person', '{0} people')}</span>` : nothing}
-        <label class="push quiet">${t`Sorted`} <select @change=${(e) => this.#sort(e.target.value)}>
+    return html`<section class="story" data-part="held" aria-labelledby="held-title">
+      <h2 id="held-title" tabindex="-1">${t`Who holds what`} <span class="count">${total.toLocaleString(locale)}</span></h2>
+      <div class="bar">
+        ${value?.people ? html`<span class="soft small">${plural(value.people, '{0} person', '{0} people')}</span>` : nothing}
+        <label class="push soft small">${t`Sorted`} <select @change=${(e) => this.#sort(e.target.value)}>
           ${Object.entries(orders).map(([order, { name }]) => html`<option value=${order} ?selected=${order === this.#order}>${name}</option>`)}
         </select></label>
       </div>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      ${value && !value.lines.size ? html`<p class="empty">${t`Nobody holds anything.`}</p>` : nothing}
+      ${value && !value.lines.size ? html`<p class="soft">${t`Nobody holds anything.`}</p>` : nothing}
       ${value?.lines.size ? html`<div class="tall" tabindex="0" role="region" aria-label=${t`Those who hold something`}>
         <ul class="people">${repeat(value.lines.values(), keyOf, (h) => this.#line(h))}</ul>
         ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}
@@ -98,18 +103,13 @@ export class Held {
       left !== null && t`lease: ${remaining(left)}`,
     ].filter(Boolean).join(', ');
     return html`<li data-user=${user}><details @toggle=${(e) => this.#toggle(holder, e.target.open)}>
-      <summary><b dir="auto">${user}</b> <span class="quiet">${says}</span>
-        <span class="quiet block" dir="auto">${title}</span></summary>
+      <summary>${face(user)}<b dir="auto">${user}</b>${icon('chevron-right')}<small>${says}</small> <small dir="auto">${title}</small></summary>
       ${open ? html`
-        ${manages || items?.more ? html`<div class="toolbar">
-          ${manages ? html`<button type="button" aria-label=${t`Release what ${user} holds of ${title} …`}
+        ${manages || items?.more ? html`<div class="bar">
+          ${manages ? html`<button type="button" class="release" aria-label=${t`Release what ${user} holds of ${title} …`}
             @click=${() => this.#floor.release({ user, task })}>${t`Release …`}</button>` : nothing}
-          ${items?.more ? html`<button type="button" @click=${() => this.#older(holder)}>${t`Show older`}</button>` : nothing}</div>` : nothing}
-        ${items ? html`<table class="stack">
-          <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Time left`}</th><th scope="col" class="number">${t`Attempt`}</th>
-            ${manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
-          <tbody>${repeat(items.rows, (w) => w.id, (w) => this.#item(w))}</tbody>
-        </table>` : html`<p class="quiet">${t`Reading …`}</p>`}` : nothing}
+          ${items?.more ? html`<button type="button" class="older" @click=${() => this.#older(holder)}>${t`Show older`}</button>` : nothing}</div>` : nothing}
+        ${items ? html`<ul class="holds">${repeat(items.rows, (w) => w.id, (w) => this.#item(w))}</ul>` : html`<p class="soft">${t`Reading …`}</p>`}` : nothing}
     </details></li>`;
   }
 
@@ -117,15 +117,13 @@ export class Held {
     const { app, manages } = this.#floor;
     const left = app.client.left(work);
     const place = `/items?${new URLSearchParams({ task: work.task, item: work.item })}`;
-    return html`<tr data-work=${work.id}>
-      <th scope="row">${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
-        ${work.instance ? html`<span class="quiet block">${work.instance}</span>` : nothing}</th>
-      <td data-label=${t`Since`}>${when(work.assigned_at)} <span class="quiet">${age(work.assigned_at, app.client.ahead)}</span></td>
-      <td data-label=${t`Time left`}>${left === null ? t`none` : remaining(left)}</td>
-      <td class="number" data-label=${t`Attempt`}>${work.attempt}</td>
-      ${manages ? html`<td class="acts"><button type="button" aria-label=${t`Reassign ${work.item}, which ${work.user} holds …`}
-        @click=${() => this.#reassign(work)}>${t`Reassign …`}</button></td>` : nothing}
-    </tr>`;
+    const says = [left === null ? t`no lease` : remaining(left), work.attempt > 1 && t`attempt ${work.attempt}`, work.instance].filter(Boolean).join(', ');
+    return html`<li data-work=${work.id}>
+      ${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
+      ${manages ? html`<button type="button" class="reassign" aria-label=${t`Reassign ${work.item}, which ${work.user} holds …`}
+        @click=${() => this.#reassign(work)}>${t`Reassign …`}</button>` : nothing}
+      <small>${t`since ${when(work.assigned_at)}`}, ${says}</small>
+    </li>`;
   }
 
   #toggle(holder, open) {

@@ -7,7 +7,12 @@ export const spans = [
   { hours: '1', ms: 60_000, name: t`1 hour` },
   { hours: '6', ms: 300_000, name: t`6 hours` },
   { hours: '24', ms: 900_000, name: t`24 hours` },
+  { hours: '168', ms: 3_600_000, name: t`7 days` },
+  { hours: '9504', ms: 86_400_000, name: t`13 months` },
 ];
+
+/** The same, as the floor's head offers them: the hours of today are chosen where the charts are. */
+export const periods = [{ name: t`Today`, span: spans[1] }, { name: spans[3].name, span: spans[3] }, { name: spans[4].name, span: spans[4] }];
 
 /** As the server and people have them. */
 const steps = [
@@ -17,6 +22,7 @@ const steps = [
   { step: '30m', ms: 1_800_000, every: t`30 minutes` },
   { step: '1h', ms: 3_600_000, every: t`hour` },
   { step: '2h', ms: 7_200_000, every: t`2 hours` },
+  { step: '24h', ms: 86_400_000, every: t`day` },
 ];
 
 const most = 19_000; // buckets of all tasks: a little less than the server counts, for tasks that are made meanwhile
@@ -24,7 +30,7 @@ const most = 19_000; // buckets of all tasks: a little less than the server coun
 /** The shortest step in which the server counts so many tasks over that span. */
 function stepFor({ hours, ms: least }, tasks) {
   const span = hours * 3_600_000;
-  const all = steps.filter(({ ms }) => ms >= least && span % ms === 0);
+  const all = steps.filter(({ ms }) => ms >= least && span % ms === 0 && (hours <= 24 ? ms < 86_400_000 : ms !== 7_200_000)); // further back the server has sums of hours and days
   return all.find(({ ms }) => (span / ms + 1) * tasks <= most) ?? all.at(-1);
 }
 
@@ -93,7 +99,7 @@ export class History {
 
 /** known: each task's buckets, and how many were held at the end of the step before, which is updated. */
 function rowOf(at, known) {
-  const row = { at, held: 0, wait: null, run: null };
+  const row = { at, held: 0, came: null, left: null, wait: null, run: null };
   for (const name of counts) row[name] = 0;
   for (const task of known) {
     const bucket = task.buckets.get(at);
@@ -101,6 +107,8 @@ function rowOf(at, known) {
     row.held += task.held;
     if (!bucket) continue;
     for (const name of counts) row[name] += bucket[name] ?? 0;
+    if (typeof bucket.came === 'number') row.came = (row.came ?? 0) + bucket.came;
+    if (typeof bucket.left === 'number') row.left = (row.left ?? 0) + bucket.left;
     row.wait = slower(row.wait, bucket.wait_ms);
     row.run = slower(row.run, bucket.run_ms);
   }

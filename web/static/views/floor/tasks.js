@@ -1,17 +1,73 @@
-/** The floor's tasks, a row each: who waits, what is held, and the run under way. */
+/** The floor's tasks, a row each, trouble first: how much is left, who waits, what is held, the pace, and the run under way. */
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { locale, plural, t } from '../../lang.js';
-import { span, took, when } from '../../parts.js';
-import { elapsed } from '../../words.js';
+import { fixed, icon, span, took, when } from '../../parts.js';
+import { elapsed, nearly } from '../../words.js';
+import { spark } from './chart.js';
 
-/** A row for each task. floor.chosen are those that the rest of the page is about; with none chosen it is about all. */
-export function taskRows(floor) {
-  return html`<ul class="floor-tasks card">${repeat(floor.tasks.values(), (task) => task.name, (task) => row(floor, task))}</ul>`;
+const soon = 14 * 86_400_000; // ms: what isn't through by then falls behind
+const number = (n) => n.toLocaleString(locale);
+const about = (ms) => (ms < 1000 ? took(ms) : span(ms));
+
+/** How many items are left to do, as far as that is known; otherwise null. */
+export const leftOf = (task) => task.backlog?.free ?? (task.query === null ? task.shelf : null);
+
+/** For how long the oldest of them has been there, in ms, or null. */
+const oldestOf = (task, now) => (task.backlog?.oldest ? now - Date.parse(task.backlog.oldest) : null);
+
+const isSlow = (task, now) => Boolean(task.running_since && task.usual_seconds && now - Date.parse(task.running_since) > task.usual_seconds * 1000);
+
+/** Whether a task isn't through soon at its pace. */
+export const fallsBehind = (task, now) => Boolean(!task.paused && !task.failures && leftOf(task) && task.pace
+  && (!task.through_at || Date.parse(task.through_at) - now > soon));
+
+const idle = (task) => !leftOf(task) && leftOf(task) !== null && !task.waiting && !task.held && !task.running_since && !task.failures && !task.paused && !task.late;
+
+/** How urgent a task's trouble is: 0 is the worst. */
+export function trouble(task, now) {
+  if (task.failures) return 0;
+  if (task.late) return 1;
+  if (isSlow(task, now)) return 2;
+  if (fallsBehind(task, now)) return 3;
+  if (task.paused) return 5;
+  return 4;
 }
 
-function row(floor, task) {
+/** Trouble first, and otherwise in the order of the list. */
+export const troubledFirst = (tasks, now) => [...tasks].sort((a, b) => trouble(a, now) - trouble(b, now));
+
+/** The table. floor.chosen are the tasks that the rest of the page is about; with none chosen it is about all. */
+export function taskTable(floor) {
+  const now = floor.now();
+  const all = floor.ordered();
+  const [busy, rest] = [all.filter((task) => !idle(task) || floor.chosen.has(task.name)), all.filter((task) => idle(task) && !floor.chosen.has(task.name))];
+  const table = (tasks, label) => html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class="floor-tasks">
+    <thead><tr><th scope="col">${t`Task`}</th><th scope="col" class="num">${t`Left`}</th><th scope="col" class="num wide">${t`Oldest`}</th><th scope="col" class="num wide">${t`Waiting`}</th>
+      <th scope="col" class="num wide">${t`Held`}</th><th scope="col" class="num wide">${t`Today`}</th><th scope="col" class="num wide">${t`An hour`}</th>
+      <th scope="col">${t`Through by`}</th><th scope="col" class="wide">${t`Since ${floor.day.begins}`}</th>${floor.manages ? html`<th scope="col"><span class="sr">${t`Actions`}</span></th>` : nothing}</tr></thead>
+    <tbody>${repeat(tasks, (task) => task.name, (task) => row(floor, task, now))}</tbody>
+  </table></div>`;
+  const running = all.filter((task) => task.running_since);
+  return html`<section class="paper" data-part="tasks" aria-labelledby="tasks-title">
+    <div class="head"><h2 id="tasks-title" tabindex="-1">${t`Tasks`}</h2><span class="count">${running.length
+        ? t`${all.length}, trouble first; ${underWay(running, now)}` : t`${all.length}, trouble first`}</span>
+      <button type="button" class="push show-all" ?hidden=${!floor.chosen.size} @click=${() => floor.all()}>${t`Show all tasks`}</button></div>
+    ${busy.length ? table(busy, t`Tasks and their figures`) : nothing}
+    ${rest.length ? html`<details class="folded" ?open=${!busy.length}><summary>${plural(rest.length, '{0} task with nothing to do', '{0} tasks with nothing to do')}</summary>
+      ${table(rest, t`Tasks with nothing to do`)}</details>` : nothing}
+  </section>`;
+}
+
+/** Runs under way, in few words. */
+function underWay(running, now) {
+  const late = running.filter((task) => isSlow(task, now)).length;
+  const all = plural(running.length, '{0} run under way', '{0} runs under way');
+  return late ? t`${all}, ${late} for longer than usual` : all;
+}
+
+function row(floor, task, now) {
   const title = task.title || task.name;
   const only = floor.chosen.size === 1 && floor.chosen.has(task.name);
   const show = (e) => {
@@ -19,57 +75,90 @@ function row(floor, task) {
     e.preventDefault();
     floor.choose([task.name]);
   };
-  return html`<li data-task=${task.name}>
-    <label class="tick"><input type="checkbox" aria-label=${t`Show ${title}`} .checked=${floor.chosen.has(task.name)}
-      @change=${() => floor.toggle(task.name)}></label>
-    <h3><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a>
-      ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
-      ${task.failures ? html`<span class="badge" data-kind="bad" title=${task.last_error ?? nothing}>${t`broken`}</span>` : nothing}
-      ${task.late ? html`<span class="badge" data-kind="warn">${t`${number(task.late)} late`}</span>` : nothing}</h3>
-    <dl>
-      ${count('waiting', t`waiting`, task.waiting)}${count('held', t`held`, task.held)}${task.query === null
-        ? count('in the inbox', t`in the inbox`, task.shelf) : count('on the shelf', t`on the shelf`, task.shelf)}
-    </dl>
-    <div class="run">${run(task, floor.ends.get(task.name), floor.now())} ${backlog(task, floor.now())}</div>
-    ${floor.manages ? html`<p class="acts">
-      <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${t`Settings of ${title}`}>${t`Settings`}</a>
-      <button type="button" class="plain pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${task.paused ? t`Resume ${title}` : t`Pause ${title}`}
-        @click=${() => floor.pause(task)}>${task.paused ? t`Resume` : t`Pause`}</button>
-      <button type="button" class="plain let-go" aria-disabled=${String(!task.held)} aria-label=${t`Release what is held of ${title} …`}
-        @click=${() => task.held && floor.release({ task: task.name })}>${t`Release …`}</button></p>` : nothing}
-  </li>`;
+  const left = leftOf(task);
+  const oldest = oldestOf(task, now);
+  const cell = (name, value, text = value && number(value)) => html`<td class=${`num${name === 'left' ? '' : ' wide'}${value ? '' : ' none'}`} data-count=${name}>${value ? text : '–'}</td>`;
+  return html`<tr data-task=${task.name}>
+    <th scope="row"><a href=${`/floor?task=${encodeURIComponent(task.name)}`} aria-current=${only ? 'true' : nothing} dir="auto" @click=${show}>${title}</a> ${tags(floor, task, now)}</th>
+    ${cell('left', left)}${cell('oldest', oldest, oldest && whole(oldest))}${cell('waiting', task.waiting)}${cell('held', task.held)}
+    ${cell('today', floor.day.doneBy(task))}${cell('pace', task.pace, task.pace && fixed(task.pace, task.pace < 10 && task.pace % 1 ? 1 : 0))}
+    ${through(task, left)}
+    <td class="wide">${spark(floor.day.hours(task.name), t`Done by the hour: ${floor.day.hours(task.name).join(', ')}`)}</td>
+    ${floor.manages ? html`<td class="num">${menu(floor, task, title)}</td>` : nothing}
+  </tr>`;
 }
 
-const about = (ms) => (ms < 1000 ? took(ms) : span(ms));
+/** A span in its largest unit: 6 d, 26 h, 50 min. */
+const whole = (ms) => (ms < 6_000_000 ? span(ms) : ms < 172_800_000 ? t`${Math.floor(ms / 3_600_000)} h` : t`${Math.floor(ms / 86_400_000)} d`);
 
-const number = (n) => n.toLocaleString(locale);
+function through(task, left) {
+  const none = (text) => html`<td class="none" data-count="through">${text}</td>`;
+  if (!left) return none('–');
+  if (task.failures) return none(t`not while it fails`);
+  if (task.paused) return none(t`paused`);
+  return task.through_at ? html`<td data-count="through">${nearly(task.through_at)}</td>` : none('–');
+}
 
-const count = (what, word, n) => html`<div data-count=${what} class=${n ? nothing : 'none'}><dt>${word}</dt><dd>${number(n)}</dd></div>`;
+/** What is wrong, and the run under way: a word or a span of time each. */
+function tags(floor, task, now) {
+  const { failures, late, paused } = task;
+  const failing = floor.alerts?.of(task.name, 'failing');
+  const unserved = floor.alerts?.of(task.name, 'unserved');
+  return html`${failures ? html`<span class="tag loud" data-time="fifth" title=${task.last_error ?? nothing}>${icon('circle-alert')}${failing
+      ? t`failing for ${whole(now - Date.parse(failing.since))}` : t`failing`}</span> ` : nothing}
+    ${late ? html`<span class="tag" data-time=${late * 5 >= late + (leftOf(task) ?? 0) ? 'fifth' : 'half'}>${t`${number(late)} late`}</span> ` : nothing}
+    ${unserved ? html`<span class="tag" data-time="half">${t`nobody served for ${whole(now - Date.parse(unserved.since))}`}</span> ` : nothing}
+    ${paused ? html`<span class="tag" data-time="half">${icon('pause')}${t`paused`}</span> ` : nothing}
+    ${fallsBehind(task, now) ? html`<span class="tag" data-time="half">${t`falls behind`}</span> ` : nothing}
+    ${running(task, now)}`;
+}
 
-/** The run under way, or what is known of others. end: the `run` event of the last one that ended while somebody looked. */
-function run(task, end, now) {
-  if (task.query === null) return html`<span class="quiet">${t`Items are pushed to it; nothing has to run.`}</span>`;
+/** How long the run under way has lasted, of the usual. */
+function running(task, now) {
+  if (!task.running_since) return nothing;
+  const since = Math.max(0, now - Date.parse(task.running_since));
   const usual = task.usual_seconds * 1000; // 0: not known
-  if (task.running_since) {
-    const since = Math.max(0, now - Date.parse(task.running_since));
-    const running = t`Running for ${html`<b class="clock">${elapsed(since)}</b>`}`;
-    if (!usual) return html`<span>${running}</span>`;
-    return html`<span>${running}, ${since > usual
-      ? html`<span class="badge" data-kind="warn">${t`longer than usual`}</span> <span class="quiet">(${about(usual)})</span>`
-      : html`<span class="quiet">${t`usually ${about(usual)}`}</span>`}</span>${gauge(since, usual)}`;
-  }
-  if (!end && task.failures) return html`<span class="error" dir="auto">${task.last_error ? t`The last run failed: ${task.last_error}` : t`The last run failed.`}</span>`;
-  if (!end && !usual) return html`<span class="quiet">${t`No runs yet.`}</span>`;
-  return html`<span class="quiet">${end ? ended(end) : nothing}${usual ? t`A run usually takes ${about(usual)}.` : nothing}</span>`;
+  const says = t`The query runs.`;
+  if (!usual) return html`<span class="tag run" data-time="now" title=${says}>${t`runs for ${elapsed(since)}`}</span>`;
+  if (since > usual) return html`<span class="tag run" data-time="half" title=${says}>${t`runs for ${elapsed(since)}, longer than usual (${about(usual)})`}</span>`;
+  return html`<span class="tag run" data-time="now" title=${says}>${t`runs for ${elapsed(since)} of about ${about(usual)}`}</span>`;
 }
 
-/** What the last run found. */
-function backlog({ query, backlog: found }, now) {
-  if (query === null || !found) return nothing;
-  const oldest = found.oldest && now - Date.parse(found.oldest);
-  return html`<span class="quiet backlog">${oldest
-    ? t`To do at ${when(found.as_of)}: ${number(found.free)} of ${number(found.found)}, the oldest for ${span(oldest)}.`
-    : t`To do at ${when(found.as_of)}: ${number(found.free)} of ${number(found.found)}.`}</span>`;
+/** Rare acts. The menu closes as soon as something else opens. */
+function menu(floor, task, title) {
+  const id = `menu-${task.name}`;
+  const place = (e) => {
+    if (e.newState !== 'open') return;
+    const { right, bottom } = e.target.previousElementSibling.getBoundingClientRect();
+    Object.assign(e.target.style, { top: `${bottom + window.scrollY + 4}px`, right: `${document.documentElement.clientWidth - right}px` });
+  };
+  const act = (f) => (e) => {
+    e.currentTarget.closest('[popover]').hidePopover();
+    f();
+  };
+  return html`<button class="icon" type="button" popovertarget=${id} aria-label=${t`Actions for ${title}`}>${icon('ellipsis')}</button><div id=${id} class="menu-of" popover @beforetoggle=${place}>
+    <a href=${`/tasks/${encodeURIComponent(task.name)}`} aria-label=${t`Settings of ${title}`}>${t`Settings`}</a>
+    <button type="button" class="pick-task" aria-pressed=${floor.chosen.has(task.name)} @click=${act(() => floor.toggle(task.name))}>${
+      floor.chosen.has(task.name) ? t`Leave it out` : floor.chosen.size ? t`Show it, too` : t`Show it alone`}</button>
+    <button type="button" class="pause" aria-disabled=${String(floor.pausing.has(task.name))} aria-label=${task.paused ? t`Resume ${title}` : t`Pause ${title}`}
+      @click=${act(() => floor.pause(task))}>${task.paused ? t`Resume` : t`Pause`}</button>
+    <button type="button" class="let-go" aria-disabled=${String(!task.held)} aria-label=${t`Release what is held of ${title} …`}
+      @click=${task.held ? act(() => floor.release({ task: task.name })) : nothing}>${t`Release …`}</button>
+  </div>`;
+}
+
+/** What is known of one task besides its row: its shelf, its backlog, its last run. end: the `run` event of the last one that ended while somebody looked. */
+export function factsOf(task, end) {
+  const usual = task.usual_seconds * 1000;
+  const { backlog } = task;
+  const last = task.query === null ? t`Items are pushed to it; nothing has to run.` : end ? ended(end)
+    : task.failures ? (task.last_error ? t`The last run failed: ${task.last_error}` : t`The last run failed.`) : usual ? null : t`No runs yet.`;
+  return html`<dl class="facts paper">
+    <div><dt>${task.query === null ? t`In the inbox` : t`On the shelf`}</dt><dd>${number(task.shelf)}</dd></div>
+    ${backlog?.as_of ? html`<div><dt>${t`To do at ${when(backlog.as_of)}`}</dt><dd>${t`${number(backlog.free)} of ${number(backlog.found)}`}</dd></div>` : nothing}
+    ${usual ? html`<div><dt>${t`A run usually takes`}</dt><dd>${about(usual)}</dd></div>` : nothing}
+    ${last === null ? nothing : html`<div class="long"><dt>${t`Last run`}</dt><dd dir="auto">${last}</dd></div>`}
+  </dl>`;
 }
 
 function ended({ phase, candidates, duration_ms: ms, at }) {
@@ -79,24 +168,13 @@ function ended({ phase, candidates, duration_ms: ms, at }) {
     cancelled: t`was cancelled`,
     lost: t`was lost with its node`,
   }[phase];
-  return html`${phase === 'failed' || phase === 'lost' ? html`<span class="badge" data-kind="bad">${t`failed`}</span> ` : nothing}${t`The last run, at ${when(at)}, ${how}.`} `;
+  return t`The last run, at ${when(at)}, ${how}.`;
 }
 
-/** How long it runs, against the usual, which is the mark: the scale grows with it, so that it is never full. */
-function gauge(since, usual) {
-  const scale = Math.max(usual * 2, since * 1.25);
-  return html`<svg class="gauge" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
-    <rect class="track" width="100" height="6"></rect>
-    <rect class=${since > usual ? 'fill over' : 'fill'} width=${(100 * since) / scale} height="6"></rect>
-    <rect class="mark" x=${(100 * usual) / scale} width=".6" height="6"></rect>
-  </svg>`;
-}
-
-/** The task's activity in few words. */
+/** What is going on, in few words, for screen readers. */
 export function summary(tasks, now) {
   const sum = (of) => tasks.reduce((n, task) => n + task[of], 0);
-  const running = tasks.filter((task) => task.running_since);
-  const late = running.filter((task) => task.usual_seconds && now - Date.parse(task.running_since) > task.usual_seconds * 1000).length;
-  const all = plural(running.length, '{1} waiting, {2} held, {0} run under way', '{1} waiting, {2} held, {0} runs under way', sum('waiting'), sum('held'));
-  return late ? t`${all}, ${late} for longer than usual` : all;
+  const waiting = sum('waiting');
+  const people = plural(waiting, '{0} person waiting, {1} held', '{0} people waiting, {1} held', sum('held'));
+  return t`${people}, ${underWay(tasks.filter((task) => task.running_since), now)}`;
 }

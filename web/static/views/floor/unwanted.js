@@ -27,34 +27,26 @@ export class Unwanted {
     return items.filter((i) => i.people >= many && i.state !== 'completed');
   }
 
+  get settled() { return this.#reader.settled; }
+
   template() {
     const { value, error } = this.#reader;
     if (!value?.length) return nothing;
-    const { manages } = this.#floor;
-    return html`<section class="card" data-part="unwanted" aria-labelledby="unwanted-title">
-      <h2 id="unwanted-title" tabindex="-1">${t`Given back by three or more people`} <span class="count">${value.length}</span></h2>
+    return html`<section class="story" data-part="unwanted" aria-labelledby="unwanted-title">
+      <h2 id="unwanted-title" tabindex="-1">${t`Given back by three or more`} <span class="count">${value.length}</span></h2>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      <div class="scroll tall" tabindex="0" role="region" aria-label=${t`What was given back by three or more people`}>
-        <table class="stack">
-          <thead><tr><th scope="col">${t`Item`}</th><th scope="col" class="number">${t`By people`}</th><th scope="col">${t`Last`}</th><th scope="col">${t`Now`}</th>
-            ${manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
-          <tbody>${repeat(value, (i) => `${i.task} ${i.item}`, (i) => this.#row(i))}</tbody>
-        </table>
-      </div>
+      <div class="tall" tabindex="0" role="region" aria-label=${t`What was given back by three or more people`}><ul>${repeat(value, (i) => `${i.task} ${i.item}`, (i) => this.#row(i))}</ul></div>
     </section>`;
   }
 
   #row(i) {
     const { manages } = this.#floor;
-    return html`<tr data-item=${i.item}>
-      <th scope="row">${manages ? html`<a href=${`/items?${new URLSearchParams({ task: i.task, item: i.item })}`} dir="auto">${i.item}</a>` : html`<span dir="auto">${i.item}</span>`}
-        <span class="quiet block" dir="auto">${this.#floor.titleOf(i.task)}</span></th>
-      <td class="number" data-label=${t`By people`}>${i.people}</td>
-      <td data-label=${t`Last`}>${when(i.last_at)}</td>
-      <td data-label=${t`Now`}>${states[i.state] ?? i.state}</td>
-      ${manages ? html`<td class="acts">${i.state === 'held' || i.state === 'never' ? nothing : html`<button type="button" aria-label=${t`Give ${i.item} to …`}
-        @click=${() => this.#give(i)}>${t`Give to …`}</button>`}</td>` : nothing}
-    </tr>`;
+    const mayGive = manages && i.state !== 'held' && i.state !== 'never';
+    return html`<li data-item=${i.item}>
+      ${manages ? html`<a href=${`/items?${new URLSearchParams({ task: i.task, item: i.item })}`} dir="auto">${i.item}</a>` : html`<span dir="auto">${i.item}</span>`}
+      ${mayGive ? html`<button type="button" aria-label=${t`Give ${i.item} to …`} @click=${() => this.#give(i)}>${t`Give to …`}</button>` : html`<span class="soft">${states[i.state] ?? i.state}</span>`}
+      <small dir="auto">${t`By ${i.people} people, last ${when(i.last_at)}`}, ${this.#floor.titleOf(i.task)}</small>
+    </li>`;
   }
 
   async #give({ task, item }) {

@@ -2,11 +2,12 @@
 
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
-import { locale, t } from '../../lang.js';
-import { age, span, when } from '../../parts.js';
+import { locale, plural, t } from '../../lang.js';
+import { age, face, icon, span, when } from '../../parts.js';
 import { byId, firstRows } from './rows.js';
 
 const step = 200;
+const late = 60_000; // ms: who waits for longer stands out
 
 export class Waiting {
   #floor; #reader;
@@ -30,48 +31,49 @@ export class Waiting {
     this.#reader.restart();
   }
 
+  get settled() { return this.#reader.settled; }
+
+  /** For how long the first has waited, in ms; 0 if nobody waits. A paused task's, and those that wait for what is to come, count not. */
+  get longest() {
+    const since = (this.#reader.value?.rows ?? []).filter((r) => !r.linger_until && !this.#floor.tasks.get(r.task)?.paused).map((r) => Date.parse(r.created_at));
+    return since.length ? this.#floor.now() - Math.min(...since) : 0;
+  }
+
   template() {
     const { value, error } = this.#reader;
     const rows = value?.rows ?? [];
     const total = this.#floor.shown().reduce((n, task) => n + task.waiting, 0);
-    return html`<section class="card" data-part="waiting" aria-labelledby="waiting-title">
-      <h2 id="waiting-title" tabindex="-1">${t`People waiting`} <span class="count">${total.toLocaleString(locale)}</span></h2>
+    return html`<section class="story" data-part="waiting" aria-labelledby="waiting-title">
+      <h2 id="waiting-title" tabindex="-1">${t`Waiting for work`} <span class="count">${total.toLocaleString(locale)}</span></h2>
       <p class="error" role="alert" dir="auto">${error ? t`It can’t be brought up to date: ${error.message}.` : nothing}</p>
-      ${value && !rows.length ? html`<p class="empty">${t`Nobody waits.`}</p>` : nothing}
-      ${rows.length ? html`<div class="scroll tall" tabindex="0" role="region" aria-label=${t`Those who wait`}>
-        <table class="stack">
-          <thead><tr><th scope="col">${t`Who`}</th><th scope="col" class="number">${t`Wants`}</th><th scope="col">${t`Waits`}</th>
-            <th scope="col" class="number">${t`Place`}</th><th scope="col">${t`Still about`}</th>
-            ${this.#floor.manages ? html`<th scope="col"><span class="visually-hidden">${t`Actions`}</span></th>` : nothing}</tr></thead>
-          <tbody>${repeat(rows, (r) => r.id, (r) => this.#row(r))}</tbody>
-        </table>
-        ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}
-      </div>` : nothing}
+      ${value && !rows.length ? html`<p class="soft">${t`Nobody waits.`}</p>` : nothing}
+      ${rows.length ? html`<div class="tall" tabindex="0" role="region" aria-label=${t`Those who wait`}><ul>${repeat(rows, (r) => r.id, (r) => this.#row(r))}</ul></div>
+        ${value.more ? html`<button type="button" @click=${() => this.#more()}>${t`Show more`}</button>` : nothing}` : nothing}
     </section>`;
   }
 
   #row(request) {
     const { app, manages } = this.#floor;
     const error = this.#errors.get(request.id);
-    return html`<tr data-request=${request.id}>
-      <th scope="row"><b dir="auto">${request.user}</b>${request.instance ? html` <span class="quiet" dir="auto">${request.instance}</span>` : nothing}
-        <span class="quiet block" dir="auto">${this.#floor.titleOf(request.task)}</span>
-        ${error ? html`<span class="error block" role="alert" dir="auto">${t`It can’t be cancelled: ${error.message}.`}</span>` : nothing}</th>
-      <td class="number" data-label=${t`Wants`}>${request.wanted}</td>
-      <td data-label=${t`Waits`}>${age(request.created_at, app.client.ahead)}</td>
-      <td class="number" data-label=${t`Place`}>${request.position ?? t`after 1000`}</td>
-      <td data-label=${t`Still about`}>${this.#left(request)}</td>
-      ${manages ? html`<td class="acts"><button type="button" aria-label=${t`Cancel the request of ${request.user} for ${this.#floor.titleOf(request.task)}`}
-        @click=${() => this.#cancel(request)}>${t`Cancel`}</button></td>` : nothing}
-    </tr>`;
+    const title = this.#floor.titleOf(request.task);
+    const waits = this.#floor.now() - Date.parse(request.created_at);
+    const position = request.position === null ? t`place after 1000` : request.position && t`place ${request.position}`;
+    return html`<li data-request=${request.id}>
+      <span class="who">${face(request.user)}<b dir="auto">${request.user}</b>${request.instance ? html` <span class="soft small" dir="auto">${request.instance}</span>` : nothing}</span>
+      <span class="bar"><span class="time" data-time=${waits > late ? 'half' : nothing}>${age(request.created_at, app.client.ahead)}</span>
+        ${manages ? html`<button type="button" class="icon" aria-label=${t`Cancel the request of ${request.user} for ${title}`}
+          @click=${() => this.#cancel(request)}>${icon('x')}</button>` : nothing}</span>
+      <small dir="auto">${[plural(request.wanted, '{0} item of {1}', '{0} items of {1}', title), position].filter(Boolean).join(', ')}, ${this.#left(request)}</small>
+      ${error ? html`<small class="error" role="alert" dir="auto">${t`It can’t be cancelled: ${error.message}.`}</small>` : nothing}
+    </li>`;
   }
 
   /** About how long it still waits, as it was estimated when it was read. */
   #left(request) {
     if (this.#floor.tasks.get(request.task)?.paused) return t`until it goes on`;
-    if (request.eta_seconds === null) return request.linger_until ? t`until ${when(request.linger_until)} at most` : t`not known`;
+    if (request.eta_seconds === null) return request.linger_until ? t`until ${when(request.linger_until)} at most` : t`for a time that is not known`;
     const left = request.eta_seconds * 1000 - (Date.now() - this.#reader.at);
-    return left > 500 ? t`${span(left)} more` : t`any moment`;
+    return left > 500 ? t`about ${span(left)} more` : t`any moment`;
   }
 
   #more() {

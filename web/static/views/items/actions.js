@@ -27,8 +27,8 @@ const day = 24 * 3600;
 export async function letGo(app, work, signal) {
   const closed = await askForm({
     title: t`Let go of ${work.item}`,
-    body: html`<p class="quiet">${t`In the place of ${html`<bdi>${work.user}</bdi>`}, whose pipeline it leaves. The history says that it was you.`}</p>
-      <fieldset class="outcomes"><legend class="visually-hidden">${t`What becomes of it`}</legend>
+    body: html`<p class="soft">${t`In the place of ${html`<bdi>${work.user}</bdi>`}, whose pipeline it leaves. The history says that it was you.`}</p>
+      <fieldset class="ways"><legend class="sr">${t`What becomes of it`}</legend>
         <label><input type="radio" name="outcome" value="return" checked> ${t`Return it`}</label>
         <select name="after" aria-label=${t`To come back`}>
           <option value="0">${t`at once`}</option><option value="3600">${t`after 1 h`}</option><option value="14400">${t`after 4 h`}</option>

@@ -16,6 +16,8 @@ const sources = {
   inbox: t`in the inbox`,
 };
 
+const times = { good: 'ok', busy: 'now', warn: 'half', bad: 'fifth' }; // of verdicts, as data-time has them
+
 export class Answer {
   /**
    * Of the item in a task, as GET /tasks gives it. view: {app, signal, draw(), changed()}: changed says that something was
@@ -102,11 +104,11 @@ export class Answer {
     const { task, explanation: e } = this;
     const { kind, line } = e && !this.#overtaken ? verdict(e) : lastKnown(this.rows);
     const brief = e || kind || this.asking || this.error ? '' : 'brief';
-    return html`<article class=${`card answer ${brief}`} data-kind=${kind || (e || this.rows.length ? nothing : 'unknown')} aria-labelledby=${`task-${task.name}`}>
+    return html`<article class=${`paper answer ${brief}`} data-kind=${kind || (e || this.rows.length ? nothing : 'unknown')} data-time=${times[kind] ?? 'none'} aria-labelledby=${`task-${task.name}`}>
       <header>
         <h3 id=${`task-${task.name}`}><a dir="auto"
           href=${`/tasks/${encodeURIComponent(task.name)}`}>${task.title || task.name}</a></h3>
-        ${task.paused ? html`<span class="badge" data-kind="warn">${t`paused`}</span>` : nothing}
+        ${task.paused ? html`<span class="tag" data-time="half">${t`paused`}</span>` : nothing}
       </header>
       <p class="verdict" id=${`verdict-${task.name}`} role="status" tabindex="-1">${line}</p>
       ${this.#state()}
@@ -114,7 +116,7 @@ export class Answer {
       ${e ? this.#facts(e) : nothing}
       ${this.#actions()}
       ${e?.details ? details(e.details) : nothing}
-      ${e?.details_left_out ? html`<p class="quiet">${t`Its details can’t be shown: they are too large.`}</p>` : nothing}
+      ${e?.details_left_out ? html`<p class="soft">${t`Its details can’t be shown: they are too large.`}</p>` : nothing}
     </article>`;
   }
 
@@ -138,14 +140,14 @@ export class Answer {
         <button type="button" class="give-up" @click=${() => this.#giveUp()}>${t`Give up`}</button></p>`;
     }
     const again = (text) => html`<button type="button" class="explain" @click=${() => this.#start()}>${text}<span
-      class="visually-hidden" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
+      class="sr" dir="auto">: ${this.task.title || this.task.name}</span></button>`;
     if (!this.explanation) {
-      return html`<p class="asked-for"><span class="quiet">${this.rows.length ? t`By its history; whether it can be handed out now is not checked yet.`
+      return html`<p class="asked-for"><span class="soft">${this.rows.length ? t`By its history; whether it can be handed out now is not checked yet.`
         : t`Nobody has had it for this task.`}</span> ${again(t`Check now`)}</p>`;
     }
     const { at, took: ms } = this.explanation;
     const old = this.#old;
-    return html`<p class="asked-for"><span class=${old ? 'old' : 'quiet'}>${old
+    return html`<p class="asked-for"><span class=${old ? 'tag old' : 'soft'} data-time=${old ? 'half' : nothing}>${old
       ? t`Something has changed since ${moment(new Date(at).toISOString())}; it took ${took(ms)}.` : t`As of ${moment(new Date(at).toISOString())}; it took ${took(ms)}.`}</span> ${again(t`Check again`)}</p>`;
   }
 
@@ -178,12 +180,12 @@ export class Answer {
     const putBack = () => this.#do(t`Putting it back`, () => redrive(app, task.name, item));
     const take = () => this.#do(t`Claiming it`, () => claim(app, task.name, item), true);
     return html`
-      ${repeat(held, (w) => w.id, (w) => html`<div class="toolbar holder">
-        <span>${name(w.user)} <span class="quiet">${t`since ${moment(w.assigned_at)}`}</span></span>
+      ${repeat(held, (w) => w.id, (w) => html`<div class="bar holder">
+        <span>${name(w.user)} <span class="soft">${t`since ${moment(w.assigned_at)}`}</span></span>
         <button type="button" class="reassign" @click=${() => pass(w)}>${t`Give to somebody else …`}</button>
         <button type="button" class="let-go" @click=${() => close(w)}>${t`Let go …`}</button>
       </div>`)}
-      ${isNever || free || gives ? html`<div class="toolbar">
+      ${isNever || free || gives ? html`<div class="bar">
         ${isNever ? html`<button type="button" class="redrive" @click=${putBack}>${t`Put it back …`}</button>` : nothing}
         ${free ? html`<button type="button" class="claim" @click=${take}>${t`Claim it for myself`}</button>` : nothing}
         ${gives ? html`<button type="button" class="give" @click=${giveIt}>${t`Give to …`}</button>` : nothing}

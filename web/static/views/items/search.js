@@ -71,14 +71,14 @@ export class Search {
   template() {
     const { asked } = this;
     return html`<section class="found-work" aria-labelledby="found-work">
-      <div class="toolbar"><h2 id="found-work">${t`Work, newest first`}</h2>
+      <div class="bar"><h2 id="found-work">${t`Work, newest first`}</h2>
         ${this.#rows?.length ? html`<button type="button" class="push" id="save-work" ?disabled=${this.#saving} @click=${() => this.save()}>${
           this.#saving ? t`Reading all of it …` : t`Download as CSV`}</button>` : nothing}</div>
-      ${asked.value ? html`<p class="quiet">${t`Work of the last 31 days with “${html`<bdi>${asked.value}</bdi>`}” in its details.`}</p>` : nothing}
+      ${asked.value ? html`<p class="soft">${t`Work of the last 31 days with “${html`<bdi>${asked.value}</bdi>`}” in its details.`}</p>` : nothing}
       <p class="error" role="alert" dir="auto">${this.#error ? t`It can’t be read: ${this.#error}.` : nothing}</p>
-      ${this.#rows || this.#error ? nothing : html`<p class="quiet" role="status">${t`Searching …`}</p>`}
+      ${this.#rows || this.#error ? nothing : html`<p class="soft" role="status">${t`Searching …`}</p>`}
       ${this.#rows && !this.#rows.length ? html`<p class="empty">${t`No work is like that.`}</p>` : nothing}
-      ${this.#rows?.length ? html`<ol class="card timeline">${repeat(this.#rows, (w) => w.id, (w) => this.#row(w))}</ol>
+      ${this.#rows?.length ? html`<ol class="paper timeline">${repeat(this.#rows, (w) => w.id, (w) => this.#row(w))}</ol>
         ${this.#next ? html`<button type="button" @click=${() => this.read()}>${t`Show older`}</button>` : nothing}` : nothing}
     </section>`;
   }
@@ -86,8 +86,8 @@ export class Search {
   #row(w) {
     return html`<li data-work=${w.id}>
       <p>${badge(w)} <a href=${`/items?${new URLSearchParams({ task: w.task, item: w.item })}`}><bdi>${w.item}</bdi></a> <b dir="auto">${w.user}</b>
-        <span class="quiet">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
-        <span class="quiet of" dir="auto">${this.#view.titleOf(w.task)}</span></p>
+        <span class="soft">${t`from ${moment(w.assigned_at)}`}${w.closed_at ? html` ${t`to ${moment(w.closed_at)}`}` : nothing}</span>
+        <span class="soft of" dir="auto">${this.#view.titleOf(w.task)}</span></p>
       <p>${became(w)}</p>
       ${w.error ? html`<p class="error" dir="auto">${w.error}</p>` : nothing}
       ${w.note ? html`<blockquote dir="auto">${w.note}</blockquote>` : nothing}
@@ -99,7 +99,7 @@ export class Search {
 export function searchFields(asked) {
   return html`<details class="more-fields" ?open=${asked !== null}>
     <summary>${t`Search held and past work`}</summary>
-    <p class="quiet">${t`By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.`}</p>
+    <p class="soft">${t`By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.`}</p>
     <div class="more">
       <div class="field"><label for="of-user">${t`Person`}</label>
         <input id="of-user" name="user" .value=${asked?.user ?? ''} dir="auto" autocomplete="off" spellcheck="false"></div>

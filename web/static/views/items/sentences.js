@@ -130,15 +130,15 @@ export function lastKnown(rows) {
   return { kind: '', line: t`It was taken from ${name(last.user)} ${at(closed)}.` };
 }
 
-/** States of work as badges: [kind, word]. */
+/** States of work as tags: [data-time, word]. */
 const states = {
-  held: ['busy', t`held`], completed: ['good', t`completed`], returned: ['', t`returned`], never: ['bad', t`never again`],
-  failed: ['bad', t`failed`], expired: ['warn', t`time ran out`], reassigned: ['', t`given to another`],
+  held: ['now', t`held`], completed: ['ok', t`completed`], returned: ['none', t`returned`], never: ['fifth', t`never again`],
+  failed: ['fifth', t`failed`], expired: ['half', t`time ran out`], reassigned: ['none', t`given to another`],
 };
 
 export const badge = (w) => {
-  const [kind, word] = states[w.state] ?? ['', w.state];
-  return html`<span class="badge" data-kind=${kind}>${word}</span>`;
+  const [time, word] = states[w.state] ?? ['none', w.state];
+  return html`<span class="tag" data-time=${time}>${word}</span>`;
 };
 
 /** How work ended, as a sentence about its holder. */

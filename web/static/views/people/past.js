@@ -10,7 +10,7 @@ import { byId, firstRows } from '../floor/rows.js';
 
 const step = 20;
 
-const kinds = { held: 'busy', completed: 'good', failed: 'bad', expired: 'warn', never: 'warn' };
+const times = { held: 'now', completed: 'ok', failed: 'fifth', expired: 'half', never: 'half' };
 
 export class Past {
   #app; #reader; #user;
@@ -37,7 +37,7 @@ export class Past {
   template(titles) {
     const { value, error } = this.#reader;
     if (error) return html`<p class="error" role="alert" dir="auto">${t`It can’t be shown: ${error.message}.`}</p>`;
-    if (!value) return html`<p class="quiet">${t`Reading …`}</p>`;
+    if (!value) return html`<p class="soft">${t`Reading …`}</p>`;
     return html`<table aria-label=${t`What ${this.#user} holds and had`}>
       <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Task`}</th><th scope="col">${t`Got`}</th><th scope="col">${t`State`}</th>
         <th scope="col">${t`Let go of`}</th></tr></thead>
@@ -52,7 +52,7 @@ export class Past {
       <th scope="row" dir="auto">${this.#app.me.role === 'manager' ? html`<a href=${place}>${w.item}</a>` : w.item}</th>
       <td dir="auto">${titles.get(w.task) ?? w.task}</td>
       <td>${when(w.assigned_at)}</td>
-      <td><span class="badge" data-kind=${kinds[w.state] ?? nothing}>${states[w.state] ?? w.state}</span></td>
+      <td><span class="tag" data-time=${times[w.state] ?? nothing}>${states[w.state] ?? w.state}</span></td>
       <td>${w.closed_at ? when(w.closed_at) : '–'}</td>
     </tr>`;
   }

@@ -60,8 +60,8 @@ export class Ticker {
   draw(title) {
     const lines = this.#lines.filter((l) => title(l.task) !== undefined);
     return html`<ol>${repeat(lines, (l) => l.key, (l) => html`<li data-kind=${l.kind ?? ''}>
-      <time datetime=${new Date(l.at).toISOString()}>${clock.format(new Date(l.at))}</time>
-      <span class="of" dir="auto">${title(l.task)}</span>
+      <time class="soft" datetime=${new Date(l.at).toISOString()}>${clock.format(new Date(l.at))}</time>
+      <span class="soft of" dir="auto">${title(l.task)}</span>
       <span class="what">${l.text}</span>
     </li>`)}</ol>`;
   }
