@@ -41,7 +41,7 @@ func TestPictures(t *testing.T) { // not parallel: a picture should not show a b
 	}
 	b.Eval(`(document.querySelector('#panes').scrollIntoView(), '')`)
 	var film film
-	b.Do(chromedp.EmulateViewport(1140, 560))
+	b.Do(chromedp.EmulateViewport(1366, 640))
 	film.shoot(b, 2*time.Second)
 	awaitIn(b, nodes[0], clicks, e2e.Soon)
 	film.shoot(b, 2*time.Second)
