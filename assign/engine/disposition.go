@@ -153,9 +153,10 @@ join getwork.task_state s using (task_id)`
 	// onwardOf is where a completion of w goes on to, if it is drawn. An item of an inbox goes with the completion that finishes it.
 	onwardOf = `case when w.state = 'completed' then v.on_complete || jsonb_build_object('inbox', v.query is null) end`
 
+	// "case" makes it a hash: joined, each closed work would be compared with each item.
 	finished      = `c.onward is not null and (not (c.onward->>'inbox')::boolean or (select s.done from settled s))`
 	finishedAmong = `(not (c.onward->>'inbox')::boolean
-    or c.id in (select f.id from closed f join settled s on s.task_id = f.task_id and s.item = f.item where s.done))`
+    or c.id in (select f.id from closed f where case when (f.task_id, f.item) in (select s.task_id, s.item from settled s where s.done) then true end))`
 )
 
 var (

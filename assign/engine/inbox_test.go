@@ -142,7 +142,7 @@ func TestHeldGroupsAreHashed(t *testing.T) {
 					if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = "+mode); err != nil {
 						return err
 					}
-					rows, err := tx.Query(t.Context(), "explain "+statement+limit, task, []int64{}, 1)
+					rows, err := tx.Query(t.Context(), "explain "+statement+limit, task, []int64{}, 1, 1)
 					if err != nil {
 						return err
 					}
