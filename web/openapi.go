@@ -34,13 +34,14 @@ func (s *server) describe(m *mux.Router) {
 	}
 	file("/openapi.json", "application/json", description)
 	file("/asyncapi.json", "application/json", liveDescription)
-	for address, name := range map[string]string{"/docs": "index.html", "/docs/": "index.html", "/docs/docs.css": "docs.css", "/docs/docs.js": "docs.js"} {
+	for _, name := range []string{"docs.css", "docs.js"} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
 			panic(err) // the build left it out
 		}
-		file(address, kinds[path.Ext(name)], content)
+		file("/docs/"+name, kinds[path.Ext(name)], content)
 	}
+	s.guides(m)
 }
 
 // queryParameters reads from the description which query parameters each operation has, by method and path.

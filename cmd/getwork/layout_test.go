@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"getwork/assign/enginetest": {"getwork/assign", "getwork/assign/engine", "getwork/assign/explain", "getwork/assign/feed", "getwork/assign/manage", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/tracing", "getwork/notify", "getwork/schema/schematest/pgbouncer", "getwork/schema/schematest/timeout"},
 	"getwork/assign/manage":     {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/pg", "getwork/assign/records", "getwork/notify"},
 	"getwork/assign/tidy":       {"getwork/assign/pg"},
+	"getwork/docs":              {}, // the guides
 	"getwork/notify":            {},
 	"getwork/schema":            {},
 	"getwork/schema/postgres":   {},
@@ -36,7 +37,7 @@ var mayImport = map[string][]string{
 	"getwork/web/card":          {},
 	"getwork/web/contract":      {},
 	"getwork/web/grants":        {"getwork/assign"},
-	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/explain", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/manage", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/assign/tracing", "getwork/web/card", "getwork/web/sheet"},
+	"getwork/web":               {"getwork/assign", "getwork/assign/audit", "getwork/assign/engine", "getwork/assign/explain", "getwork/assign/feed", "getwork/assign/hook", "getwork/assign/manage", "getwork/assign/pg", "getwork/assign/records", "getwork/assign/report", "getwork/assign/rights", "getwork/assign/tracing", "getwork/docs", "getwork/web/card", "getwork/web/sheet"},
 	"getwork/web/sheet":         {},
 	"getwork/web/identity":      {"getwork/assign", "getwork/assign/pg", "getwork/assign/rights", "getwork/web", "getwork/web/card", "getwork/web/grants", "getwork/web/identity/oidc"},
 	"getwork/web/identity/oidc": {"getwork/assign", "getwork/web/card", "getwork/web/grants"},
@@ -104,8 +105,8 @@ func TestLayout(t *testing.T) {
 			}
 		}
 		top := strings.Split(strings.TrimPrefix(p.ImportPath, "getwork/"), "/")[0]
-		if !slices.Contains([]string{"cmd", "notify", "assign", "ws", "web", "schema"}, top) {
-			t.Errorf("there is a seventh top-level folder: %s", top)
+		if !slices.Contains([]string{"cmd", "docs", "notify", "assign", "ws", "web", "schema"}, top) {
+			t.Errorf("there is another top-level folder: %s", top)
 		}
 		if room, ok := strings.CutPrefix(p.ImportPath, "getwork/cmd/"); ok && room != "getwork" && !strings.HasPrefix(room, "internal/") {
 			t.Errorf("there is a second program in this module: %s; cmd/lab and cmd/peers are modules of their own", room)

@@ -1,4 +1,4 @@
-// Shows /openapi.json as a page. It inserts text, never markup.
+// The guides: / leads to the search, code can be copied, and /openapi.json is shown as a page. It inserts text, never markup.
 
 const methods = ['get', 'post', 'put', 'patch', 'delete'];
 
@@ -34,8 +34,8 @@ function kind(schema) {
 }
 
 function table(rows) {
-  return element('table', {}, element('tbody', {}, rows.map(([name, what, text]) => element('tr', {},
-    element('th', { scope: 'row' }, element('code', {}, name)), element('td', {}, what), element('td', {}, text ?? '')))));
+  return element('div', { class: 'scroll', tabindex: '0' }, element('table', {}, element('tbody', {}, rows.map(([name, what, text]) => element('tr', {},
+    element('th', { scope: 'row' }, element('code', {}, name)), element('td', {}, what), element('td', {}, text ?? ''))))));
 }
 
 function properties(schema) {
@@ -57,7 +57,7 @@ function operation(api, path, method, call) {
   });
   return element('details', {},
     element('summary', {}, element('span', { class: 'method' }, method.toUpperCase()), element('code', {}, path),
-      element('span', { class: 'quiet' }, ` ${call.summary}`)),
+      element('span', { class: 'soft' }, ` ${call.summary}`)),
     call.description ? element('p', {}, call.description) : null,
     parameters.length ? table(parameters) : null, sent, table(answers));
 }
@@ -71,17 +71,46 @@ function page(api) {
     element('h1', {}, api.info.title),
     element('p', {}, api.info.description),
     element('p', {}, element('a', { href: '/openapi.json' }, '/openapi.json'), ' is the same for programs.'),
-    element('h2', {}, 'Calls'), calls,
-    element('h2', {}, 'Shapes'), schemas,
+    element('h2', { id: 'calls' }, 'Calls'), calls,
+    element('h2', { id: 'shapes' }, 'Shapes'), schemas,
   ].flat();
 }
 
+/** The parts of the page, as links beside it. */
+function parts(main) {
+  const beside = document.querySelector('nav[aria-label="On this page"]');
+  beside.firstElementChild.append(...[...main.querySelectorAll('h2')].map((h) => element('a', { href: `#${h.id}` }, h.textContent)));
+  beside.hidden = false;
+}
+
 const main = document.getElementById('docs');
-try {
-  const response = await fetch('/openapi.json');
-  if (!response.ok) throw new Error(`the server answered ${response.status}`);
-  main.replaceChildren(...page(await response.json()));
-  document.getElementById(location.hash.slice(1))?.scrollIntoView(); // the browser looked for it before it was there
-} catch (error) {
-  main.replaceChildren(element('p', {}, `The description can't be read: ${error.message}. Try again in a moment.`));
+if (main) {
+  try {
+    const response = await fetch('/openapi.json');
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    main.replaceChildren(...page(await response.json()));
+    parts(main);
+    document.getElementById(location.hash.slice(1))?.scrollIntoView(); // the browser looked for it before it was there
+  } catch (error) {
+    main.replaceChildren(element('p', {}, `The description can't be read: ${error.message}. Try again in a moment.`));
+  }
+}
+
+document.addEventListener('keydown', (e) => {
+  if (e.key !== '/' || e.ctrlKey || e.metaKey || e.altKey || e.target.closest?.('input, textarea, select')) return;
+  e.preventDefault();
+  document.querySelector('[type=search]').focus();
+});
+
+for (const code of document.querySelectorAll('.shell')) {
+  const button = element('button', { type: 'button' }, 'Copy');
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(code.querySelector('code').textContent);
+      button.textContent = 'Copied';
+    } catch {
+      getSelection().selectAllChildren(code.querySelector('code')); // the browser refuses: it can be copied by keyboard
+    }
+  });
+  code.append(button);
 }
