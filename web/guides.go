@@ -30,7 +30,7 @@ import (
 
 // shelves are the groups in which guides are listed, by the names of their files. Those that none names come last.
 var shelves = []shelf{
-	{title: "Start here", names: []string{"workers", "for-workers", "managers", "for-managers", "first-task", "features", "faq"}},
+	{title: "Start here", names: []string{"readme", "for-workers", "for-managers", "first-task", "features", "faq"}},
 	{title: "Recipes", names: []string{"recipes", "ranking-query", "situations", "webhooks", "watch"}},
 	{title: "Look it up", names: []string{"api", "client", "tasks", "configuration", "log-in", "glossary"}},
 	{title: "Run it", names: []string{"install", "upgrade", "runbook", "proxy", "sizing", "managed", "three-nodes", "patroni", "durable", "security"}},
@@ -100,7 +100,7 @@ var theLibrary = sync.OnceValue(func() *library {
 	return l
 })
 
-// markdown reads guides as GitHub does. Raw HTML is left out, and nothing has a style of its own, which the policy would refuse.
+// markdown reads guides as GitHub does. Comments are left out, and nothing has a style of its own, which the policy would refuse.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Linkify),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(links{}, 500))),
@@ -192,6 +192,7 @@ type links struct{}
 
 func (links) Transform(tree *ast.Document, _ gm.Reader, _ parser.Context) {
 	var gone []*ast.Link
+	var comments []ast.Node
 	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -209,6 +210,10 @@ func (links) Transform(tree *ast.Document, _ gm.Reader, _ parser.Context) {
 			case !strings.HasPrefix(to, "/"):
 				gone = append(gone, n)
 			}
+		case *ast.HTMLBlock:
+			if n.HTMLBlockType == ast.HTMLBlockType2 {
+				comments = append(comments, n)
+			}
 		case *ast.Image:
 			if to := string(n.Destination); !strings.Contains(to, "/") {
 				n.Destination = []byte("/docs/" + to)
@@ -216,6 +221,9 @@ func (links) Transform(tree *ast.Document, _ gm.Reader, _ parser.Context) {
 		}
 		return ast.WalkContinue, nil
 	})
+	for _, n := range comments {
+		n.Parent().RemoveChild(n.Parent(), n)
+	}
 	for _, n := range gone {
 		parent := n.Parent()
 		for child := n.FirstChild(); child != nil; {

@@ -32,7 +32,7 @@ func Static() fs.FS { return static }
 var views = []string{"/", "/floor", "/tasks", "/tasks/{name}", "/items", "/people", "/limits", "/wall", "/account", "/users", "/audit", "/webhooks"}
 
 // styles are the style sheets that only some views need, by view, with a space between several. Any page may load them later.
-var styles = map[string]string{"/": "look/desk.css", "/floor": "look/floor.css", "/people": "look/floor.css", "/items": "look/items.css", "/wall": "look/wall.css", "/account": "account.css", "/users": "account.css", "/audit": "account.css", "/webhooks": "account.css"}
+var styles = map[string]string{"/": "look/desk.css", "/tasks": "look/task.css", "/tasks/{name}": "look/task.css", "/floor": "look/floor.css", "/people": "look/floor.css", "/items": "look/items.css", "/wall": "look/wall.css", "/account": "look/account.css", "/users": "look/account.css", "/audit": "look/account.css", "/webhooks": "look/account.css"}
 
 // kinds maps file extensions to content types. The system's own table differs from machine to machine.
 var kinds = map[string]string{

@@ -27,15 +27,15 @@ const manages = ({ role }) => role === 'manager';
 const views = [
   { path: '/', title: t`Desk`, may: works, style: 'look/desk.css', load: () => import('./views/desk.js') },
   { path: '/floor', title: t`Floor`, may: watches, style: 'look/floor.css', load: () => import('./views/floor.js') },
-  { path: '/tasks', title: t`Tasks`, may: manages, load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
+  { path: '/tasks', title: t`Tasks`, may: manages, style: 'look/task.css', load: () => import('./views/tasks.js').then((tasks) => tasks.load()) },
   { path: '/items', title: t`Items`, may: manages, style: 'look/items.css', load: () => import('./views/items.js') },
   { path: '/people', title: t`People`, may: watches, style: 'look/floor.css', load: () => import('./views/people.js') },
   { path: '/limits', title: t`Limits`, may: watches, load: () => import('./views/limits.js') },
   { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'look/wall.css', load: () => import('./views/wall.js') },
-  { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/users.js') },
-  { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'account.css', load: () => import('./views/audit.js') },
-  { path: '/webhooks', title: t`Web hooks`, may: (me) => manages(me) || me.admin, style: 'account.css', load: () => import('./views/webhooks.js') },
-  { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'account.css', load: () => import('./views/account.js') },
+  { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'look/account.css', load: () => import('./views/users.js') },
+  { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'look/account.css', load: () => import('./views/audit.js') },
+  { path: '/webhooks', title: t`Web hooks`, may: (me) => manages(me) || me.admin, style: 'look/account.css', load: () => import('./views/webhooks.js') },
+  { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'look/account.css', load: () => import('./views/account.js') },
 ];
 
 

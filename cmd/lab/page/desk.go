@@ -70,6 +70,9 @@ func (b *Browser) TypeNote(text string) {
 // are counted as they came: #work li:nth-child(2) .complete is of the second one, wherever it lies. .next is .complete with the next.
 const aims = `((selector) => {
 	if (/^#(help|log-out)$/.test(selector)) document.querySelector('#me-menu').showPopover();
+	const at = document.querySelector(selector), panel = at?.closest('.panel[hidden]'); // of a task's page
+	if (panel) document.getElementById(panel.id.replace('panel-', 'tab-')).click();
+	at?.closest('.page [popover]:not(:popover-open)')?.showPopover();
 	const [, nth, n, rest] = selector.match(/^#work li:(first-child|last-child|nth-child\((\d+)\))(.*)$/) ?? [];
 	const rows = [...document.querySelectorAll('#work .work')].sort((a, b) => a.id.slice(5) - b.id.slice(5));
 	const row = nth && rows.at(nth === 'last-child' ? -1 : (n ?? 1) - 1);

@@ -43,6 +43,8 @@ func (b *Browser) Set(id, text string) {
 	b.Await(fmt.Sprintf(`((e) => {
 		const advanced = e?.closest('details.advanced');
 		if (advanced) advanced.open = true;
+		const panel = e?.closest('.panel[hidden]');
+		if (panel) document.getElementById(panel.id.replace('panel-', 'tab-')).click();
 		return e?.checkVisibility();
 	})(document.getElementById(%q))`, id), e2e.Soon)
 	b.Eval(fmt.Sprintf(`(document.getElementById(%q).focus(), document.getElementById(%[1]q).select(), '')`, id))

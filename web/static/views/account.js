@@ -20,7 +20,7 @@ export function open(app, { element, signal }) {
 
 const template = ({ me }, sessions, tokens) => html`<div class="page account">
   <h1>${t`Your account`}</h1>
-  <section class="card" aria-label=${t`Who you are`}>
+  <section class="paper stack" aria-label=${t`Who you are`}>
     <dl class="facts">
       <div><dt>${t`Name`}</dt><dd dir="auto">${me.user}</dd></div>
       <div><dt>${t`Role`}</dt><dd>${[me.role, me.admin && 'administrator'].filter(Boolean).map(roleName).join(', ')}</dd></div>

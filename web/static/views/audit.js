@@ -77,16 +77,16 @@ class Audit {
     const { act, actor } = this.#filter;
     const known = act && !acts.includes(act) ? [act, ...acts] : acts;
     return html`<div class="page account">
-      <form class="toolbar" @submit=${this.#choose}>
+      <form class="bar" @submit=${this.#choose}>
         <h1>${t`Audit`}</h1>
-        <label class="quiet">${t`Act`} <select name="act" @change=${this.#choose}>
+        <label class="soft small">${t`Act`} <select name="act" @change=${this.#choose}>
           <option value="">${t`all`}</option>${known.map((a) => html`<option translate="no" ?selected=${a === act}>${a}</option>`)}</select></label>
-        <label class="quiet">${t`By`} <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
+        <label class="soft small">${t`By`} <input name="actor" type="search" autocomplete="off" .value=${actor ?? ''}></label>
         <button type="submit">${t`Read`}</button>
       </form>
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
       ${value && !rows.length ? html`<p class="empty">${act || actor ? t`There is no such act.` : t`Nothing has been done yet.`}</p>` : nothing}
-      ${rows.length ? html`<section class="card" aria-label=${t`Acts, newest first`}><div class="scroll"><table class="stack audit">
+      ${rows.length ? html`<section class="paper stack" aria-label=${t`Acts, newest first`}><div class="scroll"><table class="stacks audit">
         <thead><tr><th scope="col">${t`Act`}</th><th scope="col">${t`Of what`}</th><th scope="col">${t`By`}</th><th scope="col">${t`When`}</th><th scope="col">${t`More`}</th></tr></thead>
         <tbody>${repeat(rows, ({ n }) => n, row)}</tbody></table></div></section>` : nothing}
       ${this.#next ? html`<p><button type="button" @click=${this.#more}>${t`Older`}</button></p>` : nothing}
@@ -97,11 +97,11 @@ class Audit {
 function row({ n, at, act, object, actor, by, address, outcome, detail, node, credential }) {
   const more = Object.entries(detail ?? {}).filter(([, v]) => v !== null && v !== '' && !(Array.isArray(v) && !v.length));
   return html`<tr>
-    <th scope="row"><span translate="no">${act}</span> ${outcome === 'done' ? nothing : html`<span class="badge" data-kind="bad">${outcome}</span>`}</th>
+    <th scope="row"><span translate="no">${act}</span> ${outcome === 'done' ? nothing : html`<span class="tag" data-time="fifth">${outcome}</span>`}</th>
     <td data-label=${t`Of what`} dir="auto">${object ?? '–'}</td>
-    <td data-label=${t`By`}><bdi>${actor ?? '–'}</bdi> <span class="quiet">${[by, address].filter(Boolean).join(', ')}</span></td>
+    <td data-label=${t`By`}><bdi>${actor ?? '–'}</bdi> <span class="soft small">${[by, address].filter(Boolean).join(', ')}</span></td>
     <td data-label=${t`When`}><time datetime=${at}>${time.format(new Date(at))}</time></td>
-    <td class="acts"><details><summary><span class="visually-hidden">${t`More about`} </span>${t`no. ${n}`}</summary><dl class="facts">
+    <td class="acts"><details><summary><span class="sr">${t`More about`} </span>${t`no. ${n}`}</summary><dl class="facts">
       ${more.map(([name, v]) => html`<div><dt translate="no">${label(name)}</dt><dd dir="auto">${inWords(v)}</dd></div>`)}
       ${credential ? html`<div><dt>${t`Credential`}</dt><dd>${credential}</dd></div>` : nothing}
       <div><dt>${t`Node`}</dt><dd>${node}</dd></div></dl></details></td>

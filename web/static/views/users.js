@@ -5,7 +5,7 @@
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
 import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { t } from '../lang.js';
-import { onDemand, onceAFrame, when } from '../parts.js';
+import { face, onDemand, onceAFrame, when } from '../parts.js';
 import { Reader } from '../reader.js';
 import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
@@ -18,6 +18,8 @@ export function open(app, place) {
   if (user) new Person(app, calls(app.api), user, place);
   else new Users(app, place);
 }
+
+const some = (n) => n || html`<span class="none">–</span>`;
 
 class Users {
   #app; #calls; #signal; #draw; #reader; #search; #form = null;
@@ -91,26 +93,26 @@ class Users {
     const { value, error } = this.#reader;
     const all = [...value?.users ?? [], ...this.#more];
     return html`<div class="page account">
-      <div class="toolbar">
+      <div class="bar">
         <h1>${t`Users`}</h1>
-        <label class="quiet">${t`Name`} <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
+        <label class="soft small">${t`Name`} <input type="search" .value=${this.#search} @input=${(e) => this.#find(e.target.value)}></label>
         <button type="button" class="push" @click=${this.#screen}>${t`Link for a screen …`}</button>
         ${this.#form ? nothing : html`<button id="new-token" type="button" @click=${this.#open}>${t`New service token`}</button>`}
       </div>
-      ${this.#form ? html`<section class="card"><h2>${t`New service token`}</h2>
-        <p class="quiet">${t`A service is a program that holds work under a name of its own.`}</p>${this.#form.template()}</section>` : nothing}
+      ${this.#form ? html`<section class="paper stack"><h2>${t`New service token`}</h2>
+        <p class="soft small">${t`A service is a program that holds work under a name of its own.`}</p>${this.#form.template()}</section>` : nothing}
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`They can’t be read: ${error.message}` : '')}</p>
       ${value && !all.length ? html`<p class="empty">${this.#search ? t`Nobody’s name has that in it.` : t`Nobody has come in yet.`}</p>` : nothing}
-      ${all.length ? html`<section class="card" aria-label=${t`Users`}><div class="scroll"><table class="stack">
-        <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`Role`}</th><th scope="col">${t`Last seen`}</th><th scope="col" class="number">${t`Sessions`}</th>
-          <th scope="col" class="number">${t`Tokens`}</th><th scope="col" class="number">${t`Holds`}</th></tr></thead>
+      ${all.length ? html`<section class="paper stack" aria-label=${t`Users`}><div class="scroll"><table class="stacks">
+        <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`Role`}</th><th scope="col">${t`Last seen`}</th><th scope="col" class="num">${t`Sessions`}</th>
+          <th scope="col" class="num">${t`Tokens`}</th><th scope="col" class="num">${t`Holds`}</th></tr></thead>
         <tbody>${repeat(all, ({ name }) => name, (u) => html`<tr>
-          <th scope="row"><a href=${`/users?${new URLSearchParams({ user: u.name })}`} dir="auto">${u.name}</a> ${badges(u)}</th>
+          <th scope="row"><span class="who">${face(u.name)}<a href=${`/users?${new URLSearchParams({ user: u.name })}`} dir="auto">${u.name}</a></span> ${badges(u)}</th>
           <td data-label=${t`Role`}>${u.role ? roleName(u.role) : '–'}</td>
           <td data-label=${t`Last seen`}>${u.seen_at ? when(u.seen_at) : '–'}</td>
-          <td data-label=${t`Sessions`} class="number">${u.sessions}</td>
-          <td data-label=${t`Tokens`} class="number">${u.tokens}</td>
-          <td data-label=${t`Holds`} class="number">${u.holds}</td>
+          <td data-label=${t`Sessions`} class="num">${some(u.sessions)}</td>
+          <td data-label=${t`Tokens`} class="num">${some(u.tokens)}</td>
+          <td data-label=${t`Holds`} class="num">${some(u.holds)}</td>
         </tr>`)}</tbody></table></div></section>` : nothing}
       ${this.#next ? html`<p><button type="button" @click=${this.#older}>${t`More`}</button></p>` : nothing}
     </div>`;

@@ -63,19 +63,19 @@ class Hooks {
   #template() {
     const { value: all, error } = this.#reader;
     return html`<div class="page account webhooks">
-      <div class="toolbar">
+      <div class="bar">
         <h1>${t`Web hooks`}</h1>
         ${this.#form ? nothing : html`<button id="new-hook" type="button" class="push" @click=${this.#new}>${t`New web hook`}</button>`}
       </div>
-      <p class="quiet">${t`A web hook tells another program what happens: it posts events to its URL.`} <a href="/docs#WebhookEvent">${t`The shape of an event`}</a></p>
+      <p class="soft small">${t`A web hook tells another program what happens: it posts events to its URL.`} <a href="/docs#WebhookEvent">${t`The shape of an event`}</a></p>
       ${this.#task ? html`<p dir="auto">${t`Only those that are told of ${html`<b>${this.#tasks.title(this.#task)}</b>`}.`} <a href="/webhooks">${t`All web hooks`}</a></p>` : nothing}
       ${this.#form ? this.#form.template() : nothing}
       <p class="error" role="alert" dir="auto">${error ? t`They can’t be read: ${error.message}` : ''}</p>
-      ${all || error ? nothing : html`<p class="quiet">${t`Reading …`}</p>`}
+      ${all || error ? nothing : html`<p class="soft small">${t`Reading …`}</p>`}
       ${all?.length === 0 && !this.#form ? html`<p class="empty">${this.#task ? t`None is told of this task.` : t`There are no web hooks yet.`}</p>` : nothing}
-      ${all?.length ? html`<section class="card" aria-label=${t`Web hooks`}><div class="scroll"><table class="stack">
+      ${all?.length ? html`<section class="paper stack" aria-label=${t`Web hooks`}><div class="scroll"><table class="stacks">
         <thead><tr><th scope="col">${t`URL`}</th><th scope="col">${t`Task`}</th><th scope="col">${t`Events`}</th><th scope="col">${t`State`}</th>
-          <th scope="col" class="number">${t`Waiting`}</th><th scope="col" class="number">${t`Dead`}</th></tr></thead>
+          <th scope="col" class="num">${t`Waiting`}</th><th scope="col" class="num">${t`Dead`}</th></tr></thead>
         <tbody>${repeat(all, ({ id }) => id, (hook) => this.#row(hook))}</tbody></table></div></section>` : nothing}
     </div>`;
   }
@@ -87,8 +87,8 @@ class Hooks {
       <td data-label=${t`Task`} dir="auto">${this.#tasks.title(task)}</td>
       <td data-label=${t`Events`}>${events(hook)}</td>
       <td data-label=${t`State`} class="health">${health(hook, this.#app.client.ahead)}</td>
-      <td data-label=${t`Waiting`} class="number">${count(waiting)}</td>
-      <td data-label=${t`Dead`} class="number">${dead ? html`<a href=${address(id, 'dead')}>${count(dead)}</a>` : 0}</td>
+      <td data-label=${t`Waiting`} class="num">${waiting ? count(waiting) : html`<span class="none">–</span>`}</td>
+      <td data-label=${t`Dead`} class="num">${dead ? html`<a href=${address(id, 'dead')}>${count(dead)}</a>` : html`<span class="none">–</span>`}</td>
     </tr>`;
   }
 }

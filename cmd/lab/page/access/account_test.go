@@ -73,7 +73,7 @@ func TestPageTokens(t *testing.T) {
 	}
 	b.Enter("button", "End the token release robot")
 	b.Enter("button", "End it")
-	b.Shows("#tokens-title ~ p, .card p", "You have none.")
+	b.Shows("#tokens-title ~ p, .paper p", "You have none.")
 	e2e.Await(t, "the token is refused", e2e.Soon, func() bool { return bears(at, token) == http.StatusUnauthorized })
 
 	// A form that waits is not somebody else's.
@@ -105,7 +105,7 @@ func TestPageSignsOutEverywhere(t *testing.T) {
 	one.Sees("Your account")
 	comesIn(two, at, "/", "Oliver")
 	one.Do(chromedp.Reload())
-	one.Shows("tbody .badge", "this browser")
+	one.Shows("tbody .tag", "this browser")
 	one.Press(".account tbody button")
 	two.Shows("#log-in h1", "You are logged out")
 	one.Await(`document.querySelectorAll('[aria-labelledby=sessions-title] tbody tr').length === 1`, e2e.Soon)

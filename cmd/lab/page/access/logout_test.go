@@ -192,7 +192,7 @@ func TestPageLogOutUnsaved(t *testing.T) {
 	b.Press("dialog button[value=no]")
 	b.Await(`!document.querySelector('dialog')`, e2e.Soon)
 	b.Press(`#views a[href="/tasks"]`)
-	b.Shows("[data-task=verify] .badge", "not saved")
+	b.Shows("[data-task=verify] .tag", "not saved")
 	b.Press("#log-out")
 	b.Press("dialog button[value=yes]")
 	b.Await(`document.querySelector('#log-in')?.checkVisibility()`, e2e.Soon)

@@ -47,8 +47,8 @@ var firefoxStates = []struct {
 		way("does not exist", "button", "Save")(f, s)
 	}},
 	{"task preview", "Mary,manager", "/tasks/" + verifying, way("Applicant", "button", "Preview")},
-	{"task versions", "Mary,manager", "/tasks/verify", way("10m", "[role=tab]", "Versions", "button", "What version 2 changed")},
-	{"task runs", "Mary,manager", "/tasks/" + verifying, way("finished", "[role=tab]", "Runs")},
+	{"task versions", "Mary,manager", "/tasks/verify", way("10m", ".tabs a", "Versions", "button", "What version 2 changed")},
+	{"task runs", "Mary,manager", "/tasks/" + verifying, way("finished", ".tabs a", "Runs")},
 	{"items", "Mary,manager", "/items", way("Find")},
 	{"item held", "Mary,manager", "/items?task=" + verifying + "&item=L-2069", way("Tracy")},
 	{"item put off", "Mary,manager", "/items?item=L-2055", way("March statement")},

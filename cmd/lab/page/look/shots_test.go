@@ -271,8 +271,8 @@ func typedOver(name string, changes map[string]any, text string) func(*stage) {
 		}
 		st.Visit(st.s.Nodes[0].URL, "/tasks/"+name, "Mary,manager")
 		st.State("live", e2e.Soon)
-		st.Fill("textbox", "Title", "Mine")
-		st.Fill("textbox", "Query", "select 3 as item")
+		st.Set("set-title", "Mine")
+		st.Set("set-query", "select 3 as item")
 		page.Changes(st.s, name, changes, 0)
 		st.Sees(text)
 	}
@@ -323,8 +323,14 @@ var managerStates = []state{
 		presses("does not exist", "button Save")(st)
 	}},
 	{name: "task preview", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("Applicant", "button Preview")},
-	{name: "task versions", user: "Mary,manager", path: "/tasks/verify", reach: presses("10m", "tab Versions", "button What version 2 changed")},
-	{name: "task runs", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("finished", "tab Runs")},
+	{name: "task versions", user: "Mary,manager", path: "/tasks/verify", reach: presses("10m", "link Versions", "button What version 2 changed")},
+	{name: "task runs", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("finished", "link Runs")},
+	{name: "task display", user: "Mary,manager", path: "/tasks/" + verifying, reach: presses("Applicant", "button Preview", "link Display")},
+	{name: "task limits", user: "Mary,manager", path: "/tasks/" + verifying + "?show=limits", reach: sees("Items per person")},
+	{name: "task items", user: "Mary,manager", path: "/tasks/documents", reach: func(st *stage) {
+		st.Set("push-text", "item,pages\nscan-3,12\n,4")
+		st.Sees("It has no item.")
+	}},
 	{name: "task changed", user: "Mary,manager", path: "/tasks", reach: typedOver("passing", map[string]any{"title": "Theirs", "query": "select 2 as item"}, "Changed while you typed")},
 	{name: "task renamed", user: "Mary,manager", path: "/tasks", reach: typedOver("leaving", map[string]any{"name": "left"}, "This task is called left now.")},
 	{name: "items", user: "Mary,manager", path: "/items", reach: sees("Find")},

@@ -141,11 +141,11 @@ func TestPageShowsTextAsText(t *testing.T) {
 	harmless(b, t, "preview", link)
 	page.Changes(s, "inbox", map[string]any{"title": markup}, 0)
 	open("/tasks/inbox", evilUser+",manager")
-	b.Use("tab", "Versions")
+	b.Use("link", "Versions")
 	b.Use("button", "What version 2 changed")
 	harmless(b, t, "versions", markup, long)
 	open("/tasks/fails", evilUser+",manager")
-	b.Use("tab", "Runs")
+	b.Use("link", "Runs")
 	b.Sees("invalid input syntax")
 	harmless(b, t, "runs", arabic)
 

@@ -62,7 +62,7 @@ func TestFirefoxManager(t *testing.T) {
 	f.Await(`document.querySelectorAll('.rows tbody tr')[1].innerText.replace(/\s+/g, ' ').trim() === '2 2 1'`, e2e.Soon)
 	f.Keys(page.KeyCtrl + "s")
 	f.Shows("#unsaved", "Nothing to save.")
-	f.Press("[role=tab]", "Versions")
+	f.Press(".tabs a", "Versions")
 	f.Shows(".versions [data-version='2']", "Query: +3 −2 lines")
 	f.Click(page.CSS(".versions [data-version='2'] .compare"))
 	f.Shows(".compared .diff .del", "select 'Zoë 𝄞' as who,")

@@ -27,7 +27,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 	b.Manager(s.Nodes[0].URL, "Mia", "/tasks?new=1")
 	b.Press("#preview-run") // without a query
 	b.Shows("#set-query-error", "Write a SELECT that returns a column item")
-	b.Await(`document.activeElement.id === 'set-query' && !document.querySelector('.preview .bar')`, e2e.Soon)
+	b.Await(`document.activeElement.id === 'set-query' && !document.querySelector('.preview progress')`, e2e.Soon)
 
 	b.Set("set-query", "select g as item,\n  nothing as half from generate_series(1, 20000) g order by g")
 	ctrl(b, kb.Enter)

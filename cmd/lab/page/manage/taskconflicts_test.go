@@ -35,7 +35,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 
 	b.Set("set-title", "Mine")
 	mia(map[string]any{"paused": true}) // it does not concern the typed text
-	b.Shows(".task-head .badge", "paused")
+	b.Shows(".task-head .tag", "paused")
 	b.Shows("#said", "mary paused this task.")
 	b.Set("set-query", "select 2 as item\norder by 1")
 	mia(map[string]any{"title": "Theirs", "max_open": 3, "query": "select 3 as item\norder by 1"})
@@ -67,7 +67,7 @@ func TestPageTaskChangedByTwo(t *testing.T) {
 
 	// The text survives another view, and a reload during which the task is changed again.
 	b.Eval(`(document.querySelector('#views a[href="/tasks"]').click(), '')`)
-	b.Shows("[data-task=verify] .badge", "not saved")
+	b.Shows("[data-task=verify] .tag", "not saved")
 	mia(map[string]any{"title": "Theirs again"})
 	b.Do(chromedp.Reload())
 	b.Shows("[data-task=verify]", "Theirs again")

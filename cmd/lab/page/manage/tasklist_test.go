@@ -24,7 +24,7 @@ func TestPageTaskListFollows(t *testing.T) {
 		b.Eval(`(window.stays = 'yes', '')`)
 	}
 	const cards = `[...document.querySelectorAll('#tasks .task')].map((e) => e.querySelector('h3').textContent + (e.querySelector('.badge')?.textContent ?? '')).join()`
-	const rows = `[...document.querySelectorAll('.task-list tbody tr')].map((e) => e.dataset.task + (e.querySelector('.badge')?.textContent ?? '')).join()`
+	const rows = `[...document.querySelectorAll('.task-list tbody tr')].map((e) => e.dataset.task + (e.querySelector('.tag')?.textContent ?? '')).join()`
 	shown := func(desk, list string) {
 		t.Helper()
 		oliver.Await(fmt.Sprintf(`%s === %q`, cards, desk), e2e.Soon)

@@ -182,7 +182,7 @@ func TestPageTaskListOvertaken(t *testing.T) {
 			return [task('jobs', { held: 2 })];
 		} }, c), p);
 		await loaded;
-		const held = () => p.element.querySelectorAll('[data-task=jobs] td.number')[1]?.textContent;
+		const held = () => p.element.querySelectorAll('[data-task=jobs] td.num')[2]?.textContent;
 		await until(() => held() === '2');
 		c.dispatchEvent(new CustomEvent('reread'));
 		await until(() => n === 2);

@@ -97,7 +97,7 @@ func TestPageTaskFromMistakeToRollBack(t *testing.T) {
 	b.Press(`dialog button[value="yes"]`)
 	b.Shows(".versions [data-version='3']", "Items at a time: 7 → 5")
 	b.Await(`document.activeElement.id === 'versions-title'`, e2e.Soon)
-	b.Press("#tab-edit")
+	b.Press("#tab-query")
 	b.Await(`document.querySelector('#set-query')`, e2e.Soon)
 	if q := b.Eval(`document.querySelector('#set-query').value`); q != "select 'Zoë 𝄞' as who,\n  generate_series(1, 20000) as item" {
 		t.Errorf("after going back the query is %q", q)
@@ -117,22 +117,22 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 		b.Shows("[data-task=verify]", "verify")
 	}
 	mia.Press("[data-task=verify] .pause")
-	bob.Shows("[data-task=verify] .badge", "paused")
+	bob.Shows("[data-task=verify] .tag", "paused")
 	mia.Shows("[data-task=verify] .pause", "Resume")
 	mia.Await(`document.activeElement === document.body || document.activeElement.checkVisibility()`, e2e.Soon)
 	bob.Press("[data-task=verify] .pause")
-	mia.Await(`!document.querySelector('[data-task=verify] .badge')`, e2e.Soon)
+	mia.Await(`!document.querySelector('[data-task=verify] .tag')`, e2e.Soon)
 	w := s.Takes("Oliver", 2)
 	mia.Await(`document.querySelector('[data-task=verify] td:nth-child(4)').textContent === '2'`, e2e.Soon)
 
 	mia.Eval(`(document.querySelector('[data-task=verify] a').click(), '')`)
-	mia.Press("#delete")
+	mia.Press("#delete-task")
 	mia.Press(`dialog button[value="yes"]`)
 	mia.Shows(".notice", "somebody holds work of task")
 	if link := mia.Eval(`document.querySelector('.notice a').getAttribute('href')`); link != "/items?release=1&task=verify" {
 		t.Errorf("the link leads to %s", link)
 	}
-	mia.Press("#delete")
+	mia.Press("#delete-task")
 	mia.Await(`document.querySelector('dialog[open]')`, e2e.Soon)
 	mia.Eval(`(history.back(), '')`)
 	mia.Await(`location.pathname === '/tasks' && !document.querySelector('dialog') && document.querySelector('[data-task=verify]')`, e2e.Soon)
@@ -144,7 +144,7 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 			t.Fatalf("complete: %d %v", a.Status, err)
 		}
 	}
-	mia.Press("#delete")
+	mia.Press("#delete-task")
 	mia.Press(`dialog button[value="yes"]`)
 	mia.Shows(".empty", "There are no tasks yet.")
 	bob.Eval(`(dispatchEvent(new Event('focus')), document.dispatchEvent(new Event('visibilitychange')), '')`) // returns to the page
@@ -238,7 +238,7 @@ func TestPageTaskInbox(t *testing.T) {
 	b.Set("set-max_attempts", "")
 	ctrl(b, "s")
 	b.Shows("#unsaved", "Nothing to save.")
-	b.Press("#copy")
+	b.Press("#copy-task")
 	b.Await(`document.querySelector('.kind') && document.querySelector('#set-name').value === ''`, e2e.Soon)
 	b.Press(".advanced > summary")
 	b.Shows(".chips", "night desk")

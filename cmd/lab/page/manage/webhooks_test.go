@@ -173,7 +173,7 @@ func TestPageWebhook(t *testing.T) {
 	p.came(t, "work.closed b", false, 1)
 	p.came(t, "work.closed c", false, 1)
 	b.Await(row("work.closed", "b", "answered 500"), 2*e2e.Soon)
-	b.Shows(".facts .badge", "failing")
+	b.Shows(".facts .tag", "failing")
 	s.Exec(`update getwork.hook_event set since = since - interval '73 hours' where state = 'waiting'`)
 	s.Await("they are dead", 60*time.Second, `select count(*) = 2 from getwork.hook_event where state = 'dead'`)
 	b.Use("button", "Dead")

@@ -274,4 +274,10 @@ export default {
   'Show all': 'Alle zeigen',
   '{0} has failed since {1}': '{0} schlägt seit {1} fehl',
   'See who waits': 'Ansehen, wer wartet',
+  'Due in {0}': 'Fällig in {0}',
+  'Late for {0}': 'Seit {0} überfällig',
+  'Through by': 'Erledigt bis',
+  'Left': 'Übrig',
+  '{0} left': '{0} übrig',
+  '{0} done today': '{0} heute erledigt',
 };

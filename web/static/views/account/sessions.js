@@ -37,16 +37,16 @@ export class Sessions {
   template() {
     const { value: list, error } = this.#reader;
     const own = !this.#user;
-    return html`<section class="card" aria-labelledby="sessions-title">
-      <div class="toolbar">
+    return html`<section class="paper stack" aria-labelledby="sessions-title">
+      <div class="head">
         <h2 id="sessions-title">${own ? t`Where you are logged in` : t`Sessions`}</h2>
         ${list?.length ? html`<button type="button" class="push" @click=${this.#endAll}>${t`Sign out everywhere …`}</button>` : nothing}
       </div>
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
-      ${list?.length === 0 ? html`<p class="quiet">${own ? t`You came in without a session.` : t`They are not logged in now.`}</p>` : nothing}
-      ${list?.length ? html`<div class="scroll"><table class="stack">
+      ${list?.length === 0 ? html`<p class="soft small">${own ? t`You came in without a session.` : t`They are not logged in now.`}</p>` : nothing}
+      ${list?.length ? html`<div class="scroll"><table class="stacks">
         <thead><tr><th scope="col">${t`Browser`}</th><th scope="col">${t`Address`}</th><th scope="col">${t`Since`}</th><th scope="col">${t`Last active`}</th><th scope="col">${t`Until`}</th>
-          <th scope="col"><span class="visually-hidden">${t`End`}</span></th></tr></thead>
+          <th scope="col"><span class="sr">${t`End`}</span></th></tr></thead>
         <tbody>${repeat(list, ({ id }) => id, (s) => this.#row(s))}</tbody></table></div>` : nothing}
     </section>`;
   }
@@ -54,7 +54,7 @@ export class Sessions {
   #row(s) {
     const name = device(s.agent);
     return html`<tr>
-      <th scope="row"><span title=${s.agent ?? nothing}>${name}</span> ${s.current ? html`<span class="badge" data-kind="good">${t`this browser`}</span>` : nothing}</th>
+      <th scope="row"><span title=${s.agent ?? nothing}>${name}</span> ${s.current ? html`<span class="tag" data-time="ok">${t`this browser`}</span>` : nothing}</th>
       <td data-label=${t`Address`}>${s.address ?? '–'}</td>
       <td data-label=${t`Since`}>${when(s.created_at)}</td>
       <td data-label=${t`Last active`}>${when(s.active_at)}</td>

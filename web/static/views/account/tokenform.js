@@ -98,7 +98,7 @@ export class TokenForm {
     return html`<div class="made">
       <p role="status"><b>${t`Copy the token now: it is shown only this once.`}</b></p>
       ${once(this.#app, 'the-token', t`The token`, this.#made.token)}
-      <p class="quiet">${t`Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.`}</p>
+      <p class="soft small">${t`Keep it in a file that only its program can read, or in a store of secrets. Whoever has it can use it.`}</p>
       <button type="button" @click=${() => this.#on.done()}>${t`Done`}</button>
     </div>`;
   }
@@ -115,10 +115,10 @@ export class TokenForm {
           html`<option value=${n} ?selected=${n === chosen}>${plural(n, '{0} day', '{0} days')}</option>`)}</select></div>
       <fieldset class="wide"><legend>${t`It may`}</legend>${this.#offered.map(({ name, does }) => html`<label class="check">
         <input type="checkbox" .checked=${live(this.#typed.scopes.includes(name))} @change=${(e) => this.#toggle('scopes', name, e.target.checked)}>
-        <span><b translate="no">${name}</b> <span class="quiet">${does}</span></span></label>`)}</fieldset>
+        <span><b translate="no">${name}</b> <span class="soft small">${does}</span></span></label>`)}</fieldset>
       ${this.#forTasks()}
       <p class="error wide" role="alert" dir="auto">${message ? `${message[0].toUpperCase()}${message.slice(1)}.` : ''}</p>
-      <div class="toolbar wide">
+      <div class="bar wide">
         ${logIn ? html`<a id="token-again" class="button primary" href=${logInAt(logIn)}>${t`Log in again, and come back here`}</a>` : nothing}
         <button type="submit" class=${logIn ? '' : 'primary'} aria-disabled=${this.#busy ? 'true' : nothing}>${this.#busy ? t`One moment …` : t`Make the token`}</button>
         <button type="button" @click=${this.#cancel}>${t`Cancel`}</button>
@@ -134,7 +134,7 @@ export class TokenForm {
         <select id="token-role" @change=${(e) => this.#type('role', e.target.value)}>${roles.filter((r) => r !== 'manager' || this.#app.me.role === r).map((r) => html`<option value=${r} ?selected=${r === role}>${roleName(r)}</option>`)}</select></div>
       <div class="field"><label for="token-groups">${t`Groups`}</label>
         <input id="token-groups" aria-describedby="token-groups-hint" autocomplete="off" .value=${live(groups)} @input=${(e) => this.#type('groups', e.target.value)}>
-        <p id="token-groups-hint" class="quiet">${t`Of a new service, separated by commas; empty for none.`}</p></div>`;
+        <p id="token-groups-hint" class="soft small">${t`Of a new service, separated by commas; empty for none.`}</p></div>`;
   }
 
   #forTasks() {
@@ -143,11 +143,11 @@ export class TokenForm {
       const text = Array.isArray(tasks) ? tasks.join(', ') : tasks;
       return html`<div class="field"><label for="token-tasks">${t`Only for the tasks`}</label>
         <input id="token-tasks" aria-describedby="token-tasks-hint" autocomplete="off" .value=${live(text)} @input=${(e) => this.#type('tasks', e.target.value)}>
-        <p id="token-tasks-hint" class="quiet">${t`Names, separated by commas; empty for all tasks.`}</p></div>`;
+        <p id="token-tasks-hint" class="soft small">${t`Names, separated by commas; empty for all tasks.`}</p></div>`;
     }
     const chosen = Array.isArray(tasks) ? tasks : [];
     return html`<details class="wide" ?open=${chosen.length > 0}><summary>${chosen.length ? t`Only for ${chosen.join(', ')}` : t`For all tasks`}</summary>
-      <fieldset class="tasks-of"><legend class="visually-hidden">${t`Only for the tasks`}</legend>${this.#tasks.map(({ name, title }) => html`<label class="check">
+      <fieldset class="tasks-of"><legend class="sr">${t`Only for the tasks`}</legend>${this.#tasks.map(({ name, title }) => html`<label class="check">
         <input type="checkbox" .checked=${live(chosen.includes(name))} @change=${(e) => this.#type('tasks', e.target.checked ? [...chosen, name] : chosen.filter((t) => t !== name))}>
         <span dir="auto">${title || name}</span></label>`)}</fieldset></details>`;
   }

@@ -51,18 +51,18 @@ export class Tokens {
   template() {
     const { value: list, error } = this.#reader;
     const own = !this.#user;
-    return html`<section class="card" aria-labelledby="tokens-title">
-      <div class="toolbar">
+    return html`<section class="paper stack" aria-labelledby="tokens-title">
+      <div class="head">
         <h2 id="tokens-title">${t`Tokens`}</h2>
         ${own && !this.#form && this.#app.me.role ? html`<button id="new-token" type="button" class="push" @click=${this.#open}>${t`New token`}</button>` : nothing}
       </div>
-      ${own ? html`<p class="quiet">${t`A program or a terminal shows a token to work as you. It may do what you may, at most.`}</p>` : nothing}
+      ${own ? html`<p class="soft small">${t`A program or a terminal shows a token to work as you. It may do what you may, at most.`}</p>` : nothing}
       ${this.#form?.template()}
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`They can’t be read: ${error.message}` : '')}</p>
-      ${list?.length === 0 && !this.#form ? html`<p class="quiet">${own ? t`You have none.` : t`None.`}</p>` : nothing}
-      ${list?.length ? html`<div class="scroll"><table class="stack">
+      ${list?.length === 0 && !this.#form ? html`<p class="soft small">${own ? t`You have none.` : t`None.`}</p>` : nothing}
+      ${list?.length ? html`<div class="scroll"><table class="stacks">
         <thead><tr><th scope="col">${t`Token`}</th><th scope="col">${t`For`}</th><th scope="col">${t`Made`}</th><th scope="col">${t`Last used`}</th><th scope="col">${t`Expires`}</th>
-          <th scope="col"><span class="visually-hidden">${t`End`}</span></th></tr></thead>
+          <th scope="col"><span class="sr">${t`End`}</span></th></tr></thead>
         <tbody>${repeat(list, ({ id }) => id, (token) => this.#row(token))}</tbody></table></div>` : nothing}
     </section>`;
   }
@@ -70,14 +70,14 @@ export class Tokens {
   #row(token) {
     const left = Date.parse(token.expires_at) - Date.now() - this.#app.client.ahead;
     return html`<tr>
-      <th scope="row"><span dir="auto">${token.label}</span> ${kinds[token.kind] ? html`<span class="badge">${kinds[token.kind]}</span>` : nothing}
-        ${token.admin ? html`<span class="badge" data-kind="warn">${t`administrator`}</span>` : nothing}
-        <span class="quiet token-id"><span translate="no">gw_${token.id}…</span>${!this.#user && token.user !== this.#app.me.user ? `, ${t`of ${token.user}`}` : nothing}</span></th>
+      <th scope="row"><span dir="auto">${token.label}</span> ${kinds[token.kind] ? html`<span class="tag" data-time="none">${kinds[token.kind]}</span>` : nothing}
+        ${token.admin ? html`<span class="tag" data-time="half">${t`administrator`}</span>` : nothing}
+        <span class="soft small token-id"><span translate="no">gw_${token.id}…</span>${!this.#user && token.user !== this.#app.me.user ? `, ${t`of ${token.user}`}` : nothing}</span></th>
       <td data-label=${t`For`}>${token.kind === 'cli' ? t`all that its session may` : html`<span translate="no">${token.scopes.join(', ')}</span>`}
-        ${token.tasks ? html`<span class="quiet">${t`in ${token.tasks.join(', ')}`}</span>` : nothing}</td>
-      <td data-label=${t`Made`}>${when(token.created_at)}${token.made_by !== token.user ? html` <span class="quiet">${t`by ${html`<bdi>${token.made_by}</bdi>`}`}</span>` : nothing}</td>
-      <td data-label=${t`Last used`}>${token.used_at ? html`${when(token.used_at)} <span class="quiet">${token.used_from ? t`from ${token.used_from}` : ''}</span>` : t`never`}</td>
-      <td data-label=${t`Expires`}>${when(token.expires_at)} ${left < soon && token.kind !== 'cli' ? html`<span class="badge" data-kind="warn">${t`soon`}</span>` : nothing}</td>
+        ${token.tasks ? html`<span class="soft small">${t`in ${token.tasks.join(', ')}`}</span>` : nothing}</td>
+      <td data-label=${t`Made`}>${when(token.created_at)}${token.made_by !== token.user ? html` <span class="soft small">${t`by ${html`<bdi>${token.made_by}</bdi>`}`}</span>` : nothing}</td>
+      <td data-label=${t`Last used`}>${token.used_at ? html`${when(token.used_at)} <span class="soft small">${token.used_from ? t`from ${token.used_from}` : ''}</span>` : t`never`}</td>
+      <td data-label=${t`Expires`}>${when(token.expires_at)} ${left < soon && token.kind !== 'cli' ? html`<span class="tag" data-time="half">${t`soon`}</span>` : nothing}</td>
       <td class="acts"><button type="button" aria-label=${t`End the token ${token.label} …`} @click=${() => this.#end(token)}>${t`End …`}</button></td>
     </tr>`;
   }

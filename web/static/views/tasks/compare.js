@@ -64,17 +64,19 @@ export class Compare {
     const { in: into, out, moved } = this.result;
     if (!into) return t`The saved query fails, so there is nothing to compare with.`;
     if (into.length + out.length + moved.length === 0) return t`Among the best, nothing changes.`;
-    return t`Among the best, ${into.length} come in, ${out.length} fall out, and ${moved.length} move.`;
+    return t`Among the best: ${[
+      plural(into.length, '{0} comes in', '{0} come in'), plural(out.length, '{0} falls out', '{0} fall out'), plural(moved.length, '{0} moves', '{0} move'),
+    ].join(', ')}.`;
   }
 
   /** version: the saved one's number. */
   template(version) {
     const running = this.state === 'running';
-    return html`<section class="card preview" id="compare" aria-labelledby="compare-title" aria-busy=${running}>
-      <div class="toolbar">
+    return html`<section class="paper stack preview" id="compare" aria-labelledby="compare-title" aria-busy=${running}>
+      <div class="head">
         <h2 id="compare-title" tabindex="-1">${t`Compare with version ${version}`}</h2>
-        <span class="toolbar push">
-          <label for="compare-limit" class="quiet">${t`The best`}</label>
+        <span class="push bar">
+          <label for="compare-limit" class="soft small">${t`The best`}</label>
           <select id="compare-limit" @change=${(e) => { this.limit = Number(e.target.value); }}>
             ${[10, 100, 1000].map((n) => html`<option value=${n} ?selected=${n === this.limit}>${count.format(n)}</option>`)}
           </select>
@@ -82,31 +84,31 @@ export class Compare {
           <button type="button" id="compare-run" @click=${() => this.run()}>${t`Compare`}</button>
         </span>
       </div>
-      ${running ? html`<div class="bar" aria-hidden="true"></div>
+      ${running ? html`<progress data-time="now" aria-hidden="true"></progress>
         <p><span role="status">${t`Both queries are running.`}</span> <span class="clock">${elapsed(Date.now() - this.under.since)}</span></p>` : nothing}
       ${this.state === 'failed' ? html`<p class="error" role="alert" dir="auto">${this.problem.message}</p>` : nothing}
-      ${this.state === 'given up' ? html`<p class="quiet">${t`Given up.`}</p>` : nothing}
+      ${this.state === 'given up' ? html`<p class="soft small">${t`Given up.`}</p>` : nothing}
       ${this.result ? this.found() : nothing}
-      ${this.state === 'none' ? html`<p class="quiet">${t`Runs both queries on the same data, and shows what the one in the editor ranks differently.`}</p>` : nothing}
+      ${this.state === 'none' ? html`<p class="soft small">${t`Runs both queries on the same data, and shows what the one in the editor ranks differently.`}</p>` : nothing}
     </section>`;
   }
 
   found() {
     const { old, new: now, in: into, out, moved, overlap, version } = this.result;
     const former = this.of !== this.text();
-    return html`<div class="found ${former ? 'former' : ''}">
-      ${former ? html`<p class="badge" data-kind="warn">${t`Of a former text of the query`}</p>` : nothing}
+    return html`<div class="stack found ${former ? 'former' : ''}">
+      ${former ? html`<p><span class="tag" data-time="half">${t`Of a former text of the query`}</span></p>` : nothing}
       <p>${this.summary()}</p>
       ${old.error ? html`<p class="error" dir="auto">${old.error}</p>` : nothing}
       ${overlap ? html`<p>${overlap.filter((o, i) => o.of > 0 && (i === 0 || o.of > overlap[i - 1].best)).map((o) =>
         plural(o.common, 'Of the best {1}, {0} is the same.', 'Of the best {1}, {0} are the same.', count.format(o.of))).join(' ')}</p>` : nothing}
       <div class="scroll" tabindex="0" role="region" aria-label=${t`What both cost`}>
         <table class="rows">
-          <thead><tr><th scope="col">${t`Query`}</th><th scope="col" class="number">${t`Rows`}</th><th scope="col" class="number">${t`Skipped`}</th>
-            <th scope="col" class="number">${t`Taken`}</th><th scope="col" class="number">${t`Planned cost`}</th></tr></thead>
+          <thead><tr><th scope="col">${t`Query`}</th><th scope="col" class="num">${t`Rows`}</th><th scope="col" class="num">${t`Skipped`}</th>
+            <th scope="col" class="num">${t`Taken`}</th><th scope="col" class="num">${t`Planned cost`}</th></tr></thead>
           <tbody>${[[t`Version ${version}`, old], [t`In the editor`, now]].map(([name, r]) => html`<tr><th scope="row">${name}</th>
-            <td class="number">${count.format(r.given)}</td><td class="number">${count.format(r.passed_over)}</td>
-            <td class="number">${took(r.duration_ms)}</td><td class="number">${count.format(Math.round(r.cost))}</td></tr>`)}</tbody>
+            <td class="num">${count.format(r.given)}</td><td class="num">${count.format(r.passed_over)}</td>
+            <td class="num">${took(r.duration_ms)}</td><td class="num">${count.format(Math.round(r.cost))}</td></tr>`)}</tbody>
         </table>
       </div>
       ${into && into.length + out.length + moved.length > 0 ? this.changes() : nothing}
@@ -116,12 +118,12 @@ export class Compare {
   changes() {
     const { in: into, out, moved } = this.result;
     const rank = (n) => (n === undefined ? '–' : count.format(n));
-    const row = (what, old, now, one) => html`<tr><th scope="row" dir="auto">${one.item}</th><td>${what}</td><td class="number">${rank(old)}</td>
-      <td class="number">${rank(now)}</td><td>${one.held ? t`held` : ''}</td></tr>`;
+    const row = (what, old, now, one) => html`<tr><th scope="row" dir="auto">${one.item}</th><td>${what}</td><td class="num">${rank(old)}</td>
+      <td class="num">${rank(now)}</td><td>${one.held ? t`held` : ''}</td></tr>`;
     return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`What changes`}>
       <table class="rows changes">
-        <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Change`}</th><th scope="col" class="number">${t`Before`}</th>
-          <th scope="col" class="number">${t`After`}</th><th scope="col">${t`State`}</th></tr></thead>
+        <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Change`}</th><th scope="col" class="num">${t`Before`}</th>
+          <th scope="col" class="num">${t`After`}</th><th scope="col">${t`State`}</th></tr></thead>
         <tbody>${into.map((one) => row(t`comes in`, one.from, one.rank, one))}${out.map((one) => row(t`falls out`, one.rank, one.to, one))}${
           moved.map((one) => row(t`moves`, one.from, one.to, one))}</tbody>
       </table>

@@ -11,7 +11,7 @@ export function conflict({ form, theirs, me, saveMine, loadTheirs, goOn }) {
   const { task, versions } = theirs;
   const meets = form.against(task);
   const texts = meets.filter(({ field }) => isText(field));
-  return html`<section class="card conflict" aria-labelledby="conflict-title">
+  return html`<section class="paper stack conflict" aria-labelledby="conflict-title">
     <h2 id="conflict-title" tabindex="-1">${t`Changed while you typed`}</h2>
     <ul>${versions.map((v) => html`<li>${t`Version ${v.version} was saved by ${html`<b><bdi>${v.created_by}</bdi></b>${
       v.created_by === me ? ` ${t`(you, elsewhere)`}` : ''}`}, ${when(v.created_at)}.`}</li>`)}</ul>
@@ -24,12 +24,12 @@ export function conflict({ form, theirs, me, saveMine, loadTheirs, goOn }) {
     ${texts.map(({ field, was, theirs: now, mine }) => (mine === undefined
       ? html`<h3>${t`${field.label}: what they changed`}</h3>${lineDiff(was ?? '', now ?? '', field.label)}`
       : html`<h3>${t`${field.label}: from theirs to yours`}</h3>${lineDiff(now ?? '', typedText(mine) ?? '', field.label)}`))}
-    <div class="toolbar">
+    <div class="bar">
       <button type="button" id="save-mine" class="primary" @click=${saveMine}>${t`Save mine over it`}</button>
       <button type="button" id="go-on" @click=${goOn}>${t`Keep mine, and look again before I save`}</button>
       <button type="button" id="load-theirs" @click=${loadTheirs}>${t`Load theirs`}</button>
     </div>
-    <p class="quiet">${t`Saving yours changes only what you typed; what they changed elsewhere stays.`}</p>
+    <p class="soft">${t`Saving yours changes only what you typed; what they changed elsewhere stays.`}</p>
   </section>`;
 }
 
@@ -37,10 +37,10 @@ function row({ field, was, theirs, mine, byThem }) {
   const text = (v, changed) => (isText(field) ? changed && t`changed, see below` : valueText(field, v));
   const both = byThem && mine !== undefined;
   return html`<tr>
-    <th scope="row">${field.label}${both ? html` <span class="badge" data-kind="warn">${t`both of you`}</span>` : nothing}</th>
+    <th scope="row">${field.label}${both ? html` <span class="tag" data-time="half">${t`both of you`}</span>` : nothing}</th>
     <td dir="auto">${text(was, false) || '–'}</td>
-    <td dir="auto">${byThem ? text(theirs, true) : html`<span class="quiet">${t`unchanged`}</span>`}</td>
-    <td dir="auto">${mine === undefined ? html`<span class="quiet">${t`not typed`}</span>` : text(typedText(mine), true)}</td>
+    <td dir="auto">${byThem ? text(theirs, true) : html`<span class="soft">${t`unchanged`}</span>`}</td>
+    <td dir="auto">${mine === undefined ? html`<span class="soft">${t`not typed`}</span>` : text(typedText(mine), true)}</td>
   </tr>`;
 }
 

@@ -3,7 +3,12 @@
 import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { t } from '../../lang.js';
+import { icon } from '../../parts.js';
+import { rows } from './rows.js';
 import { added, defaults, valueText } from './settings.js';
+
+/** Says that a setting is changed and not saved. */
+export const changedTag = () => html` <span class="tag" data-time="now">${t`changed`}</span>`;
 
 /**
  * A setting's field. form: the Form that it belongs to, and which of its fields are changed; typed(name, text) is called with
@@ -17,11 +22,12 @@ export function fieldOf(field, form, fieldsChanged, typed, others) {
     id, describedBy: `${id}-help ${id}-error`, invalid: error ? 'true' : 'false', text: form.text(field),
     now: () => form.text(field), typed: (text) => typed(field.name, text),
   };
-  return html`<div class="field ${field.wide ? 'wide' : ''}" data-field=${field.name}>
-    <label for=${id}>${field.label}${changed ? html` <span class="badge" data-kind="busy">${t`changed`}</span>` : nothing}</label>
+  const label = html`${field.label}${changed ? changedTag() : nothing}`;
+  return html`<div class="field ${field.wide || field.kind === 'rows' ? 'wide' : ''}" data-field=${field.name}>
+    ${field.kind === 'rows' ? html`<h3>${label}</h3>` : html`<label for=${id}>${label}</label>`}
     ${kinds[field.kind](field, attributes, others)}
-    <p class="quiet" id=${`${id}-help`}>${field.help} ${helpOf(field)}${changed
-      ? html` <bdi>${t`It was ${valueText(field, form.base[field.name])}.`}</bdi>` : nothing}</p>
+    <small id=${`${id}-help`}>${field.help} ${helpOf(field)}${changed
+      ? html` <bdi>${t`It was ${valueText(field, form.base[field.name])}.`}</bdi>` : nothing}</small>
     <p class="error" id=${`${id}-error`} dir="auto">${error}</p>
   </div>`;
 }
@@ -32,7 +38,7 @@ function helpOf(field) {
   return ['count', 'duration'].includes(field.kind) ? t`Default: ${String(defaults[field.name])}.` : '';
 }
 
-const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice, truth: choice };
+const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice, truth: choice, rows };
 
 function line(field, a) {
   return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}
@@ -42,7 +48,7 @@ function line(field, a) {
 
 function choice(field, a) {
   return html`<select id=${a.id} aria-describedby=${a.describedBy} @change=${(e) => a.typed(e.target.value)}>${field.choices.map(([value, text]) =>
-    html`<option value=${value} ?selected=${value === a.text}>${text}</option>`)}</select>`;
+    html`<option value=${value} .selected=${live(value === a.text)}>${text}</option>`)}</select>`;
 }
 
 function lines(field, a) {
@@ -72,8 +78,8 @@ function list(field, a, others) {
     e.preventDefault();
     add();
   };
-  const chip = (v) => html`<li><bdi>${v}</bdi><button type="button" class="plain" aria-label=${t`Take out ${v}`}
-    @click=${() => takeOut(v)}>×</button></li>`;
+  const chip = (v) => html`<li><bdi>${v}</bdi><button type="button" class="icon plain" aria-label=${t`Take out ${v}`}
+    @click=${() => takeOut(v)}>${icon('x')}</button></li>`;
   const isTask = field.one === 'task';
   return html`${there.length ? html`<ul class="chips">${there.map(chip)}</ul>` : nothing}
     <span class="adding"><input id=${a.id} .value=${live(adding)} autocomplete="off" dir="auto"

@@ -4,7 +4,7 @@
  */
 
 import { t } from '../../lang.js';
-import { defaults, differing, fields, read, same, textOf } from './settings.js';
+import { defaults, differing, fields, read, same, slugOf as nameOf, textOf } from './settings.js';
 
 /** The error of a required setting that was left empty. */
 const lacks = {
@@ -19,10 +19,6 @@ export const hasDraft = (user, name) => sessionStorage.getItem(keyOf(user, name)
 
 /** The task that unsaved changes are based on; null if there are none. */
 export const typedOver = (user, name) => JSON.parse(sessionStorage.getItem(keyOf(user, name)))?.base ?? null;
-
-/** A name made of a title: the letters and digits that a name may have, without accents. */
-export const nameOf = (title) => title.toLowerCase().replaceAll('ß', 'ss').normalize('NFKD').replace(/\p{M}/gu, '')
-  .replace(/[^a-z0-9]+/g, '-').slice(0, 63).replace(/^-|-+$/g, '');
 
 export class Form {
   /** task: as it was read; null: a new one. */
@@ -43,6 +39,7 @@ export class Form {
   get all() { return [...fields.values()].filter((f) => this.has(f)); }
 
   has({ name, only }) {
+    if (this.base[name] === undefined) return false; // an older node's task lacks it
     if (this.inbox && (name === 'query' || name === 'recheck')) return false;
     return !only || only === (this.inbox ? 'inbox' : 'query');
   }

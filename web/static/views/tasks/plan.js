@@ -127,10 +127,10 @@ function branch(node) {
     <details open>
       <summary>
         <span class="plan-step"><b>${node.title}</b>${node.on ? html` ${t`on ${html`<code dir="auto">${node.on}</code>`}`}` : nothing}</span>
-        <span class="quiet">${plural(node.rows, 'about {0} row', 'about {0} rows')}</span>
+        <span class="soft small">${plural(node.rows, 'about {0} row', 'about {0} rows')}</span>
         <span class="plan-share">${node.share >= 0.005 ? html`<meter min="0" max="1" .value=${node.share}
           aria-label=${t`Share of the cost`}></meter><span>${percent.format(node.share)}</span>` : nothing}</span>
-        ${node.warnings.map((w) => html`<span class="badge" data-kind="warn" dir="auto">${w}</span>`)}
+        ${node.warnings.map((w) => html`<span class="tag" data-time="half" dir="auto">${w}</span>`)}
       </summary>
       ${node.facts.length ? html`<dl class="plan-facts">${node.facts.map(fact)}</dl>` : nothing}
       ${node.children.length ? html`<ul>${node.children.map(branch)}</ul>` : nothing}

@@ -4,6 +4,7 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { t } from '../../lang.js';
 import { Compare } from './compare.js';
 import { Editor } from './editor.js';
+import { changedTag } from './fields.js';
 import { Preview } from './preview.js';
 import { fields } from './settings.js';
 
@@ -31,10 +32,9 @@ export class Queries {
       text: () => this.#editors.query.value,
       ready: () => this.#ready(),
       timeout: () => this.#settings.query_timeout,
-      display: () => this.#view.form.value(fields.get('display')),
       given: (text) => this.#given(text),
       refused: (e, text) => this.#refused(e, text),
-      changed, say: app.say, style: app.style, signal,
+      changed, say: app.say, signal,
     });
     this.compare = new Compare({
       ask: (query, limit, options) => view.api.compare(view.name, { query, limit }, options),
@@ -150,28 +150,35 @@ export class Queries {
     const { form } = this.#view;
     if (form.isNew) this.#help();
     this.#withRecheck ||= form.text(fields.get('recheck')) !== '' || form.errors.recheck !== undefined; // and so it stays
-    const badge = (name) => (!form.isNew && changed.some((f) => f.name === name)
-      ? html`<span class="badge" data-kind="busy">${t`changed`}</span>` : nothing);
-    return html`<section class="card" aria-labelledby="query-title">
-      <div class="toolbar"><h2 id="query-title">${t`Query`}</h2>${badge('query')}</div>
-      <div class="writing"><div>${this.#sql('query')}
-      ${this.#tables?.offers() ?? nothing}
-      ${form.isNew && this.#starter && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
-        @click=${() => this.#begin()}>${t`Begin with an example`}</button></p>` : nothing}
+    const tag = (name) => (!form.isNew && changed.some((f) => f.name === name) ? changedTag() : nothing);
+    const [first] = this.preview.result?.rows ?? [];
+    return html`<div class="split">
+      <div class="stack">
+        <section class="paper stack" aria-labelledby="query-title">
+          <div class="head"><h2 id="query-title">${t`Query`}</h2>${tag('query')}</div>
+          ${this.#sql('query')}
+          ${this.#tables?.offers() ?? nothing}
+          ${form.isNew && this.#starter && !form.text(fields.get('query')).trim() ? html`<p><button type="button" id="starter"
+            @click=${() => this.#begin()}>${t`Begin with an example`}</button></p>` : nothing}
+          <p class="soft small sql-keys"><span>${t`${html`<kbd>${t`Tab`}</kbd>`} leaves the editor`}</span>
+            <span>${t`${html`<kbd>${t`Ctrl+]`}</kbd>`} indents, ${html`<kbd>${t`Ctrl+[`}</kbd>`} outdents`}</span></p>
+        </section>
+        ${this.preview.template()}
+        ${form.isNew || this.#view.saving.gone ? nothing : this.compare.template(form.base.version)}
       </div>
-      <details class="tables" @toggle=${(e) => { if (e.target.open) this.#list(); }}>
-        <summary>${t`Tables that the query may read`}</summary>
-        ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}
-      </details></div>
-      <p class="quiet sql-keys"><span>${t`${html`<kbd>${t`Tab`}</kbd>`} leaves the editor`}</span>
-        <span>${t`${html`<kbd>${t`Ctrl+]`}</kbd>`} indents, ${html`<kbd>${t`Ctrl+[`}</kbd>`} outdents`}</span></p>
-      <details class="recheck" ?open=${this.#withRecheck}>
-        <summary>${t`Recheck`} ${badge('recheck')}</summary>
-        ${this.#sql('recheck')}
-      </details>
-    </section>
-    ${this.preview.template()}
-    ${form.isNew || this.#view.saving.gone ? nothing : this.compare.template(form.base.version)}`;
+      <aside class="stack" aria-label=${t`Beside the query`}>
+        ${first ? html`<h2 class="minor soft">${t`What a worker sees of the first row`}</h2>
+          ${this.preview.sample(first, this.#view.form.value(fields.get('display')), form.text(fields.get('title')) || this.#view.name)}` : nothing}
+        <details class="tables" @toggle=${(e) => { if (e.target.open) this.#list(); }}>
+          <summary>${t`Tables that the query may read`}</summary>
+          ${this.#tables?.template(!form.text(fields.get('query')).trim()) ?? nothing}
+        </details>
+        <details class="recheck" ?open=${this.#withRecheck}>
+          <summary>${t`Recheck`} ${tag('recheck')}</summary>
+          ${this.#sql('recheck')}
+        </details>
+      </aside>
+    </div>`;
   }
 
   #sql(name) {
@@ -180,12 +187,12 @@ export class Queries {
     const error = form.error(field);
     const place = form.errors[name] && this.#places[name];
     const former = form.former[name];
-    return html`<p class="quiet" id=${`set-${name}-help`}>${field.help}</p>
+    return html`<div class="stack sql-of"><p class="soft small" id=${`set-${name}-help`}>${field.help}</p>
       ${this.#editors[name].element}
       <p class="error" id=${`set-${name}-error`} role="alert" dir="auto">${plain(error)}</p>
       ${place ? html`<p><button type="button" class="to-place"
           @click=${() => this.go(name)}>${t`Go to line ${place.line}, column ${place.column}`}</button></p>` : nothing}
-      ${!error && former ? html`<p class="quiet" dir="auto">${t`Before you changed it: ${plain(former)}`}</p>` : nothing}`;
+      ${!error && former ? html`<p class="soft small former-error" dir="auto">${t`Before you changed it: ${plain(former)}`}</p>` : nothing}</div>`;
   }
 }
 

@@ -8,16 +8,16 @@ import { linesOf } from './diff.js';
 
 /**
  * kind: how it is typed and parsed; choices: its values, and what each means. least, most: limits, written as the kind's input. none: what an empty field means; without
- * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'.
+ * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'. tab: of the task's page.
  */
 export const groups = [
-  { title: t`What it is`, fields: [
+  { title: t`What it is`, tab: 'display', fields: [
     { name: 'title', label: t`Title`, kind: 'line', most: 200, help: t`What people see. Without one they see the name.` },
     { name: 'name', label: t`Name`, kind: 'name', help: t`What addresses and programs call it: a–z, 0–9 and hyphens.` },
     { name: 'description', label: t`Description`, kind: 'lines', most: 10_000, wide: true,
       help: t`A line or two for those who do the work.` },
   ] },
-  { title: t`What somebody may take`, fields: [
+  { title: t`What somebody may take`, tab: 'limits', fields: [
     { name: 'max_request', label: t`Items at a time`, kind: 'count', least: 1, most: 1000,
       help: t`How many items a user may ask for at once.` },
     { name: 'max_open', label: t`Items per person`, kind: 'count', least: 1, most: 1_000_000, none: t`no limit`,
@@ -34,26 +34,24 @@ export const groups = [
       choices: [['keep', t`work stays theirs`], ['release', t`work goes back`], ['to', t`work goes to their substitute, or back`]],
       help: t`What becomes of held work when its holder is away.` },
   ] },
-  { title: t`What comes next`, fields: [
+  { title: t`What comes next`, tab: 'limits', fields: [
     { name: 'priority', label: t`Priority`, kind: 'count', least: -1_000_000, most: 1_000_000,
       help: t`Whoever asks for the next item of any task gets one of the highest number first; of equal ones in turns.` },
     { name: 'pick', label: t`Asked for`, kind: 'choice', choices: [['any', t`by name, too`], ['next', t`only as what comes next`]],
       help: t`Whether people may ask for this task and claim its items, or take what comes next.` },
   ] },
-  { title: t`How it is shown`, fields: [
+  { title: t`How it is shown`, tab: 'display', fields: [
     { name: 'position', label: t`Position`, kind: 'count', least: -1_000_000, most: 1_000_000, none: t`after those that have one, by title`,
       help: t`Where the task stands in the list that people see, the lowest first.` },
     { name: 'display', label: t`How an item is shown`, kind: 'json', wide: true, none: t`by the types and names of its details`,
       help: `${t`JSON with a title, a url, and fields:`} ${'{"title": "{borrower}, {city}", "url": "https://loans.example/{item}", '
         + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}'}.` },
-    { name: 'notes', label: t`Earlier notes`, kind: 'choice', choices: [['holders', t`holders and managers`], ['managers', t`managers only`]],
-      help: t`Who sees how an item was let go of before, and what was noted.` },
   ] },
-  { title: t`When it is completed`, fields: [
+  { title: t`When it is completed`, tab: 'limits', fields: [
     { name: 'on_complete', label: t`Goes on to`, kind: 'json', wide: true, none: t`nowhere`,
       help: `${t`JSON with another task, which is an inbox, and the share of completed items that goes there:`} {"task": "review", "share": 0.1}.` },
   ] },
-  { title: t`When the query runs`, only: 'query', fields: [
+  { title: t`When the query runs`, tab: 'limits', only: 'query', fields: [
     { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
       help: t`A run that takes longer is stopped, and fails.` },
     { name: 'max_candidates', label: t`Rows kept`, kind: 'count', least: 1, most: 1_000_000,
@@ -65,17 +63,19 @@ export const groups = [
     { name: 'rerun_after', label: t`Look again after`, kind: 'duration', least: '1s', most: '24h',
       help: t`While people wait for something to come up, the query runs at most this often.` },
   ] },
-  { title: t`When work fails`, fields: [
+  { title: t`When work fails`, tab: 'limits', fields: [
     { name: 'max_attempts', label: t`Attempts`, kind: 'count', least: 1, most: 1_000_000, none: t`no limit`,
       help: t`After so many attempts that failed or ran out of time an item is not handed out any more.` },
     { name: 'backoff', label: t`Wait after a failure`, kind: 'duration', least: '1ms', most: '24h',
       help: t`Before an item that failed is handed out again; twice as long after each further failure.` },
   ] },
-  { title: t`Who may take it`, fields: [
+  { title: t`Who may take it`, tab: 'access', fields: [
     { name: 'groups', label: t`Groups`, kind: 'list', one: 'group', none: t`everybody`,
       help: t`Only members of these groups see the task and take its work.` },
     { name: 'conflicts_with', label: t`Conflicts with`, kind: 'list', one: 'task', none: t`no task`,
       help: t`Four eyes: a user who holds or completed an item under one of these tasks does not get it here, and vice versa.` },
+    { name: 'notes', label: t`Earlier notes`, kind: 'choice', choices: [['holders', t`holders and managers`], ['managers', t`managers only`]],
+      help: t`Who sees how an item was let go of before, and what was noted.` },
   ] },
 ];
 
@@ -87,8 +87,8 @@ const queries = [
 ];
 
 /** All settings but paused, which is not typed, by name, in the order in which they are shown. */
-const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: f.only ?? g.only })));
-export const fields = new Map([...about, ...queries, ...rules.flat()].map((f) => [f.name, f]));
+const [about, ...rules] = groups.map((g) => g.fields.map((f) => ({ ...f, only: f.only ?? g.only, tab: g.tab })));
+export const fields = new Map([...about, ...queries.map((f) => ({ ...f, tab: 'query' })), ...rules.flat()].map((f) => [f.name, f]));
 
 /** A new task's values, as on the server. */
 export const defaults = {
@@ -115,13 +115,17 @@ const bytes = (text) => new TextEncoder().encode(text).length;
 /** A setting as the text of its field. Of a list, the entry that is being added is text, too. */
 export function textOf(field, value) {
   if (field.kind === 'list') return { list: value, adding: '' };
+  if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])));
   if (field.kind === 'json') return value === null ? '' : JSON.stringify(value, null, 2);
   return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
 }
 
+const cellText = (v) => (Array.isArray(v) ? v.join(', ') : v === undefined || v === null ? '' : String(v));
+
 /** A setting's input, as {value} or {error}. */
 export function read(field, typed) {
   const { kind, none, most } = field;
+  if (kind === 'rows') return { value: typed.filter((row) => row.some((cell) => cell.trim())).map((row) => readRow(field, row)) };
   const empty = kind !== 'list' && typed.trim() === '';
   if (empty && none !== undefined) return { value: null };
   switch (kind) {
@@ -137,6 +141,18 @@ export function read(field, typed) {
   if (typed.includes('\0')) return { error: t`This has a NUL character in it; take it out.` };
   return bytes(typed) > most ? { error: t`At most ${String(most)} bytes; this has ${String(bytes(typed))}.` } : { value: typed };
 }
+
+/** A row as the server has it: what is empty is left out. The server says what is wrong in it. */
+function readRow({ columns }, row) {
+  const cells = columns.map(({ name, as = (text) => text }, i) => [name, row[i].trim() && as(row[i].trim())]);
+  const value = Object.fromEntries(cells.filter(([, v]) => v !== '' && v !== undefined));
+  const named = columns.find((c) => c.from);
+  return named && value[named.name] === undefined && value[named.from] ? { ...value, [named.name]: slugOf(value[named.from]) } : value;
+}
+
+/** A name made of a text: its letters and digits that a name may have, without accents. */
+export const slugOf = (text) => text.toLowerCase().replaceAll('ß', 'ss').normalize('NFKD').replace(/\p{M}/gu, '')
+  .replace(/[^a-z0-9]+/g, '-').slice(0, 63).replace(/^-|-+$/g, '');
 
 function readJSON(text) {
   try {
@@ -182,7 +198,7 @@ export function same(field, a, b) {
   switch (field.kind) {
     case 'duration': return microseconds(a) === microseconds(b);
     case 'list': return a.length === b.length && a.every((v) => b.includes(v));
-    case 'json': return sorted(a) === sorted(b);
+    case 'json': case 'rows': return sorted(a) === sorted(b);
     case 'sql': case 'lines': return linesOf(a).join('\n') === linesOf(b).join('\n');
   }
   return a === b;
@@ -200,5 +216,6 @@ export function valueText(field, value) {
   if (field.kind === 'list') return value.join(', ');
   if (field.kind === 'choice' || field.kind === 'truth') return new Map(field.choices).get(String(value)) ?? value;
   if (field.kind === 'json') return JSON.stringify(value);
+  if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])).filter(Boolean).join(' ')).join(' · ') || t`none`;
   return value === '' ? t`empty` : String(value);
 }

@@ -91,7 +91,7 @@ export class Tables {
   offers() {
     const names = this.#offers();
     if (!names.length) return nothing;
-    return html`<p class="offers" aria-label=${t`Names that begin so`}><span class="quiet"><kbd>${t`Ctrl+Space`}</kbd> ${t`completes:`}</span>
+    return html`<p class="offers" aria-label=${t`Names that begin so`}><span class="soft small"><kbd>${t`Ctrl+Space`}</kbd> ${t`completes:`}</span>
       ${names.map((n) => html`<button type="button" class="plain" @click=${() => this.#complete(n)}>${n}</button>`)}</p>`;
   }
 
@@ -100,17 +100,17 @@ export class Tables {
     const tables = this.#tables?.filter((table) => table.name.toLowerCase().includes(this.#filter)) ?? [];
     return html`${this.#error ? html`<p class="error" role="alert" dir="auto">${t`They can’t be read: ${this.#error}.`}
         <button type="button" @click=${() => this.load()}>${t`Try again`}</button></p>` : nothing}
-      ${this.#asked && !this.#tables ? html`<p class="quiet">${t`Reading …`}</p>` : nothing}
-      ${this.#tables && !this.#tables.length ? html`<p class="quiet">${t`The login that runs queries may read no table. Grant it SELECT on those that tasks need.`}</p>` : nothing}
+      ${this.#asked && !this.#tables ? html`<p class="soft small">${t`Reading …`}</p>` : nothing}
+      ${this.#tables && !this.#tables.length ? html`<p class="soft small">${t`The login that runs queries may read no table. Grant it SELECT on those that tasks need.`}</p>` : nothing}
       ${this.#tables?.length > 8 ? html`<div class="field"><label for="tables-filter">${t`Filter`}</label><input id="tables-filter" autocomplete="off" spellcheck="false"
         @input=${(e) => { this.#filter = e.target.value.toLowerCase(); this.#changed(); }}></div>` : nothing}
       <ul dir="ltr">${tables.slice(0, shown).map((table) => html`<li><details>
-        <summary><code>${table.name}</code> ${table.view ? html`<span class="quiet">${t`view`}</span>` : nothing}</summary>
-        <p class="toolbar"><button type="button" @click=${() => this.#put(table.name)}>${t`Put in`}</button>
+        <summary><code>${table.name}</code> ${table.view ? html`<span class="soft small">${t`view`}</span>` : nothing}</summary>
+        <p class="bar"><button type="button" @click=${() => this.#put(table.name)}>${t`Put in`}</button>
           ${empty ? html`<button type="button" @click=${() => this.#put(starter(table))}>${t`Begin with it`}</button>` : nothing}</p>
         <ul class="columns">${table.columns.map((c) => html`<li><button type="button" class="plain" @click=${() => this.#put(c.name)}>${c.name}</button>
-          <span class="quiet">${c.type}</span></li>`)}</ul>
+          <span class="soft small">${c.type}</span></li>`)}</ul>
       </details></li>`)}</ul>
-      ${this.#cut || tables.length > shown ? html`<p class="quiet">${t`There are more tables than are listed.`}</p>` : nothing}`;
+      ${this.#cut || tables.length > shown ? html`<p class="soft small">${t`There are more tables than are listed.`}</p>` : nothing}`;
   }
 }

@@ -1,4 +1,4 @@
-/** One task: its settings and query, the query's preview, its versions and runs. */
+/** One task: its query, its settings by tabs, its runs and versions. */
 
 import { html, render } from '../../lib/lit-html/lit-html.js';
 import { keyOf } from '../../keys.js';
@@ -6,11 +6,14 @@ import { t } from '../../lang.js';
 import { every, onceAFrame } from '../../parts.js';
 import { Reader, keepListed } from '../../reader.js';
 import { restore } from './actions.js';
+import { Display } from './display.js';
 import { Form, typedOver } from './form.js';
+import { Pages } from './pages.js';
 import { Queries } from './queries.js';
 import { Runs } from './runs.js';
 import { Saving } from './saving.js';
-import { sheet, tabs } from './sheet.js';
+import { fields } from './settings.js';
+import { sheet, tabsOf } from './sheet.js';
 import { Versions } from './versions.js';
 
 export async function openTask(app, place) {
@@ -38,7 +41,7 @@ export async function openTask(app, place) {
 class TaskView {
   constructor(app, { element, name, search, signal }) {
     Object.assign(this, { app, api: app.api, element, name, signal });
-    this.tab = tabs.some(([id]) => id === search.get('show')) ? search.get('show') : 'edit';
+    this.asked = search.get('show'); // the tab in the address
     this.draw = onceAFrame(() => this.render(), signal);
     this.others = []; // all tasks' names
     this.inUse = ''; // why it can't be deleted
@@ -49,11 +52,13 @@ class TaskView {
     const { app, api, name, draw: changed } = this;
     this.form = new Form(app.me.user, task);
     this.queries = new Queries(this);
+    this.display = new Display(this);
     this.saving = new Saving(this, task);
     this.versions = new Versions({ read: (filter) => api.versions(name, filter), restore: (n) => restore(this, n), changed });
     this.runs = new Runs({ read: (filter) => api.runs(name, filter), ahead: () => app.client.ahead, changed });
     this.listen();
-    this.show(task ? this.tab : 'edit');
+    const tabs = tabsOf(this.form.inbox);
+    this.show(tabs.find(([id]) => task && id === this.asked)?.[0] ?? tabs[0][0]);
     this.fill();
     if (task && this.form.base.version !== task.version) this.saving.take(task);
     api.tasks().then((all) => {
@@ -126,7 +131,10 @@ class TaskView {
 
   type(name, text) {
     this.form.type(name, text);
-    if (name === 'inbox') this.queries.preview.stop(); // it is out of sight then
+    if (name === 'inbox') { // the preview is out of sight then
+      this.queries.preview.stop();
+      [[this.tab]] = tabsOf(this.form.inbox);
+    }
     this.draw();
   }
 
@@ -136,17 +144,57 @@ class TaskView {
     this.draw();
   }
 
+  addressOf(tab) {
+    if (!this.name) return '/tasks?new=1';
+    return tab === tabsOf(this.form.inbox)[0][0] ? `/tasks/${this.name}` : `/tasks/${this.name}?show=${tab}`;
+  }
+
   show(tab) {
-    const address = location.pathname + (this.name ? '' : '?new=1');
-    if (tab !== this.tab) history.replaceState(null, '', tab === 'edit' ? address : `${location.pathname}?show=${tab}`);
+    if (tab !== this.tab) history.replaceState(null, '', this.addressOf(tab));
     this.tab = tab;
-    if (tab !== 'edit' && !this[tab].rows) this[tab].load();
+    if (this[tab] instanceof Pages && !this[tab].rows) this[tab].load();
+    if (tab === 'items') this.#push();
+    if (tab === 'display' && this.form.inbox) this.#last();
     this.draw();
+  }
+
+  /** Pushing is rare, so its module is loaded with its tab. */
+  async #push() {
+    const loaded = await import('./pushing.js').catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
+    if (!loaded || this.pushing) return;
+    this.pushing = new loaded.Pushing(this);
+    this.draw();
+  }
+
+  /** Rows to show as people see them: of the query's preview, or the last item of an inbox. */
+  get samples() { return this.queries.preview.result?.rows ?? this.last ?? []; }
+
+  async #last() {
+    if (this.last) return;
+    const { work } = await this.api.work({ task: this.name, limit: 5 }).catch(() => ({ work: [] }));
+    this.last = work.filter((w) => w.details);
+    this.draw();
+  }
+
+  tabOf(name) {
+    const { tab } = fields.get(name) ?? {};
+    return tabsOf(this.form.inbox).some(([id]) => id === tab) ? tab : 'limits';
+  }
+
+  changedIn(tab) { return this.form.changed.some((f) => this.tabOf(f.name) === tab); }
+
+  wrongIn(tab) { return this.form.all.some((f) => this.tabOf(f.name) === tab && this.form.error(f)); }
+
+  /** Compares what is typed with the saved query, below it. */
+  compare() {
+    this.show('query');
+    this.queries.compare.run();
+    requestAnimationFrame(() => document.getElementById('compare-title')?.scrollIntoView({ block: 'start' }));
   }
 
   /** Leads to a setting; without a name, to the other user's change. */
   async lead(name) {
-    this.show('edit');
+    if (!this.form.isNew) this.show(name ? this.tabOf(name) : ['runs', 'versions', 'items'].includes(this.tab) ? 'limits' : this.tab);
     await new Promise(requestAnimationFrame); // until it is drawn
     const folded = name && document.getElementById(`set-${name}`)?.closest('details:not([open])');
     if (folded) folded.open = true;

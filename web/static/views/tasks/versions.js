@@ -5,7 +5,7 @@ import { live } from '../../lib/lit-html/directives/live.js';
 import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { plural, t } from '../../lang.js';
 import { ask } from '../../dialog.js';
-import { when } from '../../parts.js';
+import { face, when } from '../../parts.js';
 import { around, counted, diff, linesOf } from './diff.js';
 import { Pages } from './pages.js';
 import { differing, isText, valueText } from './settings.js';
@@ -37,21 +37,21 @@ function comparison(was, is, names) {
       <tbody>${short.map(row)}</tbody>
     </table></div>` : nothing}
     ${found.filter(isText).map((f) => html`<h3>${f.label}</h3>${lineDiff(was[f.name] ?? '', is[f.name] ?? '', f.label)}`)}
-    ${found.length ? nothing : html`<p class="quiet">${alike}</p>`}`;
+    ${found.length ? nothing : html`<p class="soft">${alike}</p>`}`;
 }
 
 /** The differences between two texts, by lines. */
 export function lineDiff(was, is, name) {
   const line = (l) => (l.kind === 'gap'
     ? html`<tr class="gap"><td colspan="4">${plural(l.count, '{0} line alike', '{0} lines alike')}</td></tr>`
-    : html`<tr class=${l.kind}><td class="number">${l.was ?? ''}</td><td class="number">${l.is ?? ''}</td>
+    : html`<tr class=${l.kind}><td class="num">${l.was ?? ''}</td><td class="num">${l.is ?? ''}</td>
         <td>${signs[l.kind]}</td><td><code>${l.text}</code></td></tr>`);
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`${name}: lines that differ`}>
     <table class="diff" dir="ltr"><tbody>${around(diff(linesOf(was), linesOf(is))).map(line)}</tbody></table>
   </div>`;
 }
 
-const sign = (shown, said) => html`<span aria-hidden="true">${shown}</span><span class="visually-hidden">${said}</span>`;
+const sign = (shown, said) => html`<span aria-hidden="true">${shown}</span><span class="sr">${said}</span>`;
 const signs = { del: sign('−', t`removed`), ins: sign('+', t`added`), same: nothing };
 
 export class Versions extends Pages {
@@ -88,26 +88,29 @@ export class Versions extends Pages {
   }
 
   template(dirty) {
-    return html`${this.error ? html`<p class="error" role="alert">${this.error}</p>` : nothing}
-      ${this.rows?.length > 1 ? this.chosen() : nothing}
-      ${this.rows ? this.list(dirty) : nothing}
-      ${this.next ? html`<button type="button" @click=${() => this.more()}>${t`Older versions`}</button>` : nothing}`;
+    return html`<div class="split">
+      <div class="stack">${this.error ? html`<p class="error" role="alert">${this.error}</p>` : nothing}
+        ${this.rows?.length > 1 ? this.chosen() : nothing}
+        ${this.rows?.length === 1 ? html`<p class="empty">${t`It has not been changed since it was created.`}</p>` : nothing}</div>
+      <aside class="stack" aria-labelledby="versions-title"><h2 id="versions-title" tabindex="-1" class="minor soft">${t`All versions`}</h2>
+        ${this.rows ? this.list(dirty) : nothing}
+        ${this.next ? html`<p><button type="button" @click=${() => this.more()}>${t`Older versions`}</button></p>` : nothing}</aside>
+    </div>`;
   }
 
   list(dirty) {
-    return html`<ol class="cards versions">${repeat(this.shown, (v) => v.version, (v) => {
+    return html`<ol class="versions stack">${repeat(this.shown, (v) => v.version, (v) => {
       const before = this.rows[this.rows.indexOf(v) + 1];
       const now = v.version === this.current;
-      return html`<li class="card" data-version=${v.version}>
-        <div class="toolbar"><h3>${t`Version ${v.version}`}</h3>${now ? html`<span class="badge" data-kind="good">${t`now`}</span>` : nothing}
-          <span class="quiet"><bdi>${v.created_by}</bdi>, ${when(v.created_at)}</span>
-          <span class="toolbar push">
-            ${before ? html`<button type="button" class="compare" aria-label=${t`What version ${v.version} changed`}
+      return html`<li class="paper" data-version=${v.version}>
+        <div class="bar"><h3>${t`Version ${v.version}`}</h3>${now ? html`<span class="tag" data-time="ok">${t`now`}</span>` : nothing}
+          <span class="soft small push">${when(v.created_at)}</span></div>
+        <p class="who small">${face(v.created_by)}<bdi>${v.created_by}</bdi></p>
+        <ul class="changes">${changeWords(before ?? null, v).map((w) => html`<li dir="auto">${w}</li>`)}</ul>
+        <p class="bar">${before ? html`<button type="button" class="compare" aria-label=${t`What version ${v.version} changed`}
                 @click=${() => this.lookAt(before.version, v.version)}>${t`What changed`}</button>` : nothing}
             ${now ? nothing : html`<button type="button" class="restore" aria-label=${t`Go back to version ${v.version}`}
-                @click=${() => this.goBack(v, dirty)}>${t`Go back to it`}</button>`}
-          </span></div>
-        <ul class="changes">${changeWords(before ?? null, v).map((w) => html`<li dir="auto">${w}</li>`)}</ul>
+                @click=${() => this.goBack(v, dirty)}>${t`Go back to it`}</button>`}</p>
       </li>`;
     })}</ol>`;
   }
@@ -120,9 +123,9 @@ export class Versions extends Pages {
         @change=${(e) => compare(Number(e.target.value))} .value=${live(String(at))}>
       ${this.rows.map((v) => html`<option value=${v.version}
         ?selected=${v.version === at}>${t`${v.version}, by ${v.created_by}`}</option>`)}</select></label>`;
-    return html`<section class="card compared" aria-labelledby="compared-title">
-      <div class="toolbar"><h2 id="compared-title" tabindex="-1">${t`What changed`}</h2>
-        <span class="toolbar push">${choice(t`from`, was, (n) => this.compare(n, is))}
+    return html`<section class="paper stack compared" aria-labelledby="compared-title">
+      <div class="head"><h2 id="compared-title" tabindex="-1">${t`What changed`}</h2>
+        <span class="push bar">${choice(t`from`, was, (n) => this.compare(n, is))}
           ${choice(t`to`, is, (n) => this.compare(was, n))}</span></div>
       ${comparison(of(was), of(is), [t`version ${was}`, t`version ${is}`])}
     </section>`;

@@ -2,7 +2,7 @@
 
 import { html, nothing, render } from '../../lib/lit-html/lit-html.js';
 import { plural, t } from '../../lang.js';
-import { onDemand, onceAFrame, when } from '../../parts.js';
+import { face, onDemand, onceAFrame, when } from '../../parts.js';
 import { askForm } from '../../dialog.js';
 import { Reader } from '../../reader.js';
 import { roleName } from '../../words.js';
@@ -10,8 +10,8 @@ import { Sessions } from '../account/sessions.js';
 import { Tokens } from '../account/tokens.js';
 
 /** What sets a user apart. */
-export const badges = ({ kind, admin, blocked }) => html`${kind === 'service' ? html`<span class="badge">${t`service`}</span> ` : nothing}${
-  admin ? html`<span class="badge" data-kind="busy">${t`administrator`}</span> ` : nothing}${blocked ? html`<span class="badge" data-kind="bad">${t`blocked`}</span>` : nothing}`;
+export const badges = ({ kind, admin, blocked }) => html`${kind === 'service' ? html`<span class="tag" data-time="none">${t`service`}</span> ` : nothing}${
+  admin ? html`<span class="tag" data-time="now">${t`administrator`}</span> ` : nothing}${blocked ? html`<span class="tag" data-time="fifth">${t`blocked`}</span>` : nothing}`;
 
 export class Person {
   #app; #calls; #name; #signal; #draw; #reader; #sessions; #tokens;
@@ -34,8 +34,8 @@ export class Person {
   #template() {
     const { value: user, error } = this.#reader;
     return html`<div class="page account">
-      <p><a href="/users">${t`All users`}</a></p>
-      <div class="toolbar"><h1 dir="auto">${this.#name}</h1> ${user ? badges(user) : nothing}</div>
+      <p class="soft small"><a href="/users">${t`All users`}</a></p>
+      <div class="bar"><h1 class="who" dir="auto">${face(this.#name)}${this.#name}</h1> ${user ? badges(user) : nothing}</div>
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
       ${user === null ? html`<p class="empty">${t`Nobody of this name has come in.`}</p>` : nothing}
       ${user ? html`${this.#facts(user)}${user.kind === 'person' || user.sessions ? this.#sessions.template() : nothing}${this.#tokens.template()}` : nothing}
@@ -44,17 +44,17 @@ export class Person {
 
   #facts(user) {
     const service = user.kind === 'service';
-    return html`<section class="card" aria-label=${t`Facts`}>
+    return html`<section class="paper stack" aria-label=${t`Facts`}>
       <dl class="facts">
         <div><dt>${t`Role`}</dt><dd>${user.role ? roleName(user.role) : t`none`}</dd></div>
         ${user.groups.length ? html`<div><dt>${t`Groups`}</dt><dd dir="auto">${user.groups.join(', ')}</dd></div>` : nothing}
         <div><dt>${t`Last seen`}</dt><dd>${user.seen_at ? when(user.seen_at) : t`never`}</dd></div>
         <div><dt>${t`First seen`}</dt><dd>${when(user.created_at)}</dd></div>
         ${user.blocked ? html`<div><dt>${t`Blocked since`}</dt><dd>${when(user.blocked_at)}</dd></div>` : nothing}
-        ${service ? nothing : html`<div class="long"><dt>${t`Account`}</dt><dd dir="auto">${user.sub} <span class="quiet">${t`at ${user.iss}`}</span></dd></div>`}
+        ${service ? nothing : html`<div class="long"><dt>${t`Account`}</dt><dd dir="auto">${user.sub} <span class="soft small">${t`at ${user.iss}`}</span></dd></div>`}
         <div><dt>${t`Holds`}</dt><dd>${plural(user.holds, '{0} item', '{0} items')}${this.#held(user)}</dd></div>
       </dl>
-      <div class="toolbar">
+      <div class="bar">
         ${user.name === this.#app.me.user ? nothing : html`<button type="button" class=${user.blocked ? 'primary' : 'danger'} @click=${() => this.#block(!user.blocked)}>
           ${user.blocked ? t`Let in again` : t`Block …`}</button>`}
         ${service ? nothing : html`<button type="button" @click=${() => this.#rebind(user)}>${t`Give the name to another account …`}</button>`}
@@ -67,7 +67,7 @@ export class Person {
   #held({ holds }) {
     if (!holds) return nothing;
     if (this.#app.me.role === 'manager') return html` <button type="button" class="plain" @click=${this.#release}>${t`Release …`}</button>`;
-    return html`<span class="quiet">, ${t`which a manager can release`}</span>`;
+    return html`<span class="soft small">, ${t`which a manager can release`}</span>`;
   }
 
   #release = async () => {

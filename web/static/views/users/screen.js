@@ -27,7 +27,7 @@ export async function screenLink(app, calls, signal) {
     <h2 id="dialog-title">${t`Copy the link now: it is shown only this once`}</h2>
     <div class="made">${once(app, 'the-link', t`The link`, made.url)}</div>
     <p>${t`Open it on the screen before ${fully(made.opens_until)}.`}</p>
-    <div class="toolbar"><button>${t`Done`}</button></div>
+    <div class="bar"><button>${t`Done`}</button></div>
   </form>`);
   await dialog.closed;
   return true;

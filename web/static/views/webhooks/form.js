@@ -67,7 +67,7 @@ export class HookForm {
   template() {
     return this.#made
       ? shown(this.#app, this.#made.secret, t`Afterwards send a test.`, () => this.#on.done(this.#made.id))
-      : html`<section class="card" aria-labelledby="new-title"><h2 id="new-title">${t`New web hook`}</h2>${this.#form()}</section>`;
+      : html`<section class="paper stack" aria-labelledby="new-title"><h2 id="new-title">${t`New web hook`}</h2>${this.#form()}</section>`;
   }
 
   #form() {
@@ -82,9 +82,9 @@ export class HookForm {
       <fieldset class="wide"><legend>${t`Events`}</legend>${kinds.map((kind) => html`<label class="check">
         <input type="checkbox" .checked=${live(events.includes(kind))}
           @change=${(e) => this.#type('events', kinds.filter((k) => (k === kind ? e.target.checked : events.includes(k))))}>
-        <span><code>${kind}</code> <span class="quiet">${says[kind]}</span></span></label>`)}</fieldset>
+        <span><code>${kind}</code> <span class="soft small">${says[kind]}</span></span></label>`)}</fieldset>
       <p id="hook-error" class="error wide" role="alert" dir="auto">${message ? sentence(message) : ''}</p>
-      <div class="toolbar wide">
+      <div class="bar wide">
         <button type="submit" class="primary" aria-disabled=${this.#busy ? 'true' : nothing}>${this.#busy ? t`One moment …` : t`Make the web hook`}</button>
         <button type="button" @click=${() => this.#on.done()}>${t`Cancel`}</button>
       </div>

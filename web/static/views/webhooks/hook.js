@@ -16,9 +16,9 @@ const states = [
   { state: 'dead', name: t`Dead`, none: t`No event is dead.` },
 ];
 const badges = {
-  waiting: { kind: 'busy', name: t`waiting` },
-  delivered: { kind: 'good', name: t`delivered` },
-  dead: { kind: 'bad', name: t`dead` },
+  waiting: { kind: 'now', name: t`waiting` },
+  delivered: { kind: 'ok', name: t`delivered` },
+  dead: { kind: 'fifth', name: t`dead` },
 };
 const keeps = [
   { keep: '24h', name: t`for 24 hours` },
@@ -167,10 +167,10 @@ export class Hook {
   #template() {
     const { value: hook, error } = this.#hook;
     return html`<div class="page account webhooks">
-      <p><a href="/webhooks">${t`All web hooks`}</a></p>
+      <p class="soft small"><a href="/webhooks">${t`All web hooks`}</a></p>
       <h1 dir="auto">${hook ? inParts(hook.url) : t`Web hook`}</h1>
       <p class="error" role="alert" dir="auto">${this.#error || (error ? t`It can’t be read: ${error.message}` : '')}</p>
-      ${hook === undefined && !error ? html`<p class="quiet">${t`Reading …`}</p>` : nothing}
+      ${hook === undefined && !error ? html`<p class="soft small">${t`Reading …`}</p>` : nothing}
       ${hook === null ? html`<p class="empty">${t`It is deleted, or not yours to see.`}</p>` : nothing}
       ${hook ? html`${this.#facts(hook)}${this.#secret ? this.#made() : nothing}${this.#list(hook)}` : nothing}
     </div>`;
@@ -178,20 +178,20 @@ export class Hook {
 
   #facts(hook) {
     const { text, kind, busy } = this.#test ?? {};
-    return html`<section class="card" aria-label=${t`About it`}>
+    return html`<section class="paper stack" aria-label=${t`About it`}>
       <dl class="facts">
         <div><dt>${t`Task`}</dt><dd dir="auto">${this.#tasks.title(hook.task)}</dd></div>
         <div><dt>${t`Events`}</dt><dd>${events(hook)}</dd></div>
         <div><dt>${t`State`}</dt><dd>${health(hook, this.#app.client.ahead)}</dd></div>
-        <div><dt>${t`Made`}</dt><dd>${when(hook.created_at)} <span class="quiet">${t`by ${html`<bdi>${hook.created_by}</bdi>`}`}</span></dd></div>
+        <div><dt>${t`Made`}</dt><dd>${when(hook.created_at)} <span class="soft small">${t`by ${html`<bdi>${hook.created_by}</bdi>`}`}</span></dd></div>
         ${hook.former_until ? html`<div><dt>${t`Former secret`}</dt><dd>${t`signs until ${when(hook.former_until)}`}</dd></div>` : nothing}
       </dl>
-      <div class="toolbar">
+      <div class="bar">
         <button type="button" class="primary" aria-disabled=${busy ? 'true' : nothing} @click=${this.#sendTest}>${t`Send a test`}</button>
         <button id="new-secret" type="button" @click=${this.#rotate}>${t`New secret …`}</button>
         <button type="button" @click=${() => this.#delete(hook)}>${t`Delete web hook …`}</button>
       </div>
-      <p class="test" role="status" data-kind=${kind ?? nothing} dir="auto">${text ?? ''}</p>
+      <p class="test" role="status" data-time=${kind ?? nothing} dir="auto">${text ?? ''}</p>
     </section>`;
   }
 
@@ -209,24 +209,24 @@ export class Hook {
     const { value, error } = this.#deliveries;
     const read = value?.state === this.#state ? value : null;
     const { none } = states.find(({ state }) => state === this.#state);
-    return html`<section class="card" aria-labelledby="deliveries-title">
-      <div class="toolbar">
+    return html`<section class="paper stack" aria-labelledby="deliveries-title">
+      <div class="head">
         <h2 id="deliveries-title" tabindex="-1">${t`Deliveries`}</h2>
-        <div class="choice" role="group" aria-label=${t`Which`}>${states.map(({ state, name }) => html`
+        <div class="pick" role="group" aria-label=${t`Which`}>${states.map(({ state, name }) => html`
           <button type="button" aria-pressed=${state === this.#state} @click=${() => this.#choose(state)}>${name}${
             hook[state] ? html` <span class="count">${count(hook[state])}</span>` : nothing}</button>`)}</div>
         ${hook.dead ? html`<button type="button" class="push" @click=${() => this.#redriveAll()}>${t`Send all dead ones again …`}</button>` : nothing}
       </div>
-      ${this.#state === 'dead' ? html`<p class="quiet">${t`An event that could not be delivered within three days is dead. It is sent no more, unless you send it again.`}</p>` : nothing}
+      ${this.#state === 'dead' ? html`<p class="soft small">${t`An event that could not be delivered within three days is dead. It is sent no more, unless you send it again.`}</p>` : nothing}
       <p class="error" role="alert" dir="auto">${error && hook ? t`They can’t be read: ${error.message}` : ''}</p>
-      ${read || error ? nothing : html`<p class="quiet">${t`Reading …`}</p>`}
-      ${read?.deliveries.length === 0 ? html`<p class="quiet">${none}</p>` : nothing}
-      ${read?.deliveries.length ? html`<div class="scroll"><table class="stack">
+      ${read || error ? nothing : html`<p class="soft small">${t`Reading …`}</p>`}
+      ${read?.deliveries.length === 0 ? html`<p class="soft small">${none}</p>` : nothing}
+      ${read?.deliveries.length ? html`<div class="scroll"><table class="stacks">
         <thead><tr><th scope="col">${t`Event`}</th><th scope="col">${t`Item`}</th><th scope="col">${t`Happened`}</th><th scope="col">${t`State`}</th>
-          <th scope="col" class="number">${t`Attempts##deliveries`}</th><th scope="col">${t`Last answer`}</th><th scope="col"><span class="visually-hidden">${t`Send again`}</span></th></tr></thead>
+          <th scope="col" class="num">${t`Attempts##deliveries`}</th><th scope="col">${t`Last answer`}</th><th scope="col"><span class="sr">${t`Send again`}</span></th></tr></thead>
         <tbody>${repeat(read.deliveries, ({ id }) => id, (d) => this.#row(hook, d))}</tbody></table></div>` : nothing}
       ${read?.next_cursor && this.#limit < most ? html`<p><button type="button" @click=${this.#older}>${t`Show older`}</button></p>` : nothing}
-      ${read?.next_cursor && this.#limit === most ? html`<p class="quiet">${t`These are the newest thousand.`}</p>` : nothing}
+      ${read?.next_cursor && this.#limit === most ? html`<p class="soft small">${t`These are the newest thousand.`}</p>` : nothing}
     </section>`;
   }
 
@@ -237,9 +237,9 @@ export class Hook {
       <th scope="row"><code>${type}</code></th>
       <td data-label=${t`Item`} class="of" dir="auto">${item && this.#app.me.role === 'manager' ? html`<a href=${itemAt(hook.task, item)}>${item}</a>` : item ?? '–'}</td>
       <td data-label=${t`Happened`}>${when(at)}</td>
-      <td data-label=${t`State`}><span class="badge" data-kind=${kind}>${name}</span> <span class="quiet">${
+      <td data-label=${t`State`}><span class="tag" data-time=${kind}>${name}</span> <span class="soft small">${
         state === 'waiting' ? waits ? t`next attempt ${when(next)}` : '' : when(ended)}</span></td>
-      <td data-label=${t`Attempts##deliveries`} class="number">${attempts}</td>
+      <td data-label=${t`Attempts##deliveries`} class="num">${attempts}</td>
       <td data-label=${t`Last answer`} class="answered" dir="auto">${error ?? status ?? '–'}</td>
       <td class="acts">${state === 'dead' ? html`<button type="button" aria-label=${item ? t`Send ${type} of ${item} again` : t`Send ${type} again`}
         @click=${() => this.#redrive(id)}>${t`Send again`}</button>` : nothing}</td>
@@ -252,6 +252,6 @@ const itemAt = (task, item) => `/items?${new URLSearchParams({ ...(task && { tas
 /** What became of a test; null: nothing yet. */
 function outcome(d) {
   if (!d) return { text: t`The test has not been answered yet. The list of deliveries says how it ends.` };
-  if (d.state === 'delivered') return { kind: 'good', text: t`The test was delivered: the receiver answered ${String(d.status)}.` };
-  return { kind: 'bad', text: t`The test failed: ${d.error}. It is tried again later.` };
+  if (d.state === 'delivered') return { kind: 'ok', text: t`The test was delivered: the receiver answered ${String(d.status)}.` };
+  return { kind: 'fifth', text: t`The test failed: ${d.error}. It is tried again later.` };
 }

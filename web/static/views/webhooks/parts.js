@@ -26,7 +26,7 @@ export const events = ({ events: names }) => (kinds.every((kind) => names.includ
 export function health({ failures, retry_at: next }, ahead) {
   if (!failures) return t`no failures`;
   const waits = Date.parse(next) > Date.now() + ahead;
-  return html`<span class="badge" data-kind="bad">${t`failing`}</span> <span class="quiet">${
+  return html`<span class="tag" data-time="fifth">${t`failing`}</span> <span class="soft small">${
     plural(failures, '{0} failure in a row', '{0} failures in a row')}${waits ? html`, ${t`next attempt ${when(next)}`}` : nothing}</span>`;
 }
 
@@ -60,9 +60,9 @@ export function follow(client, read, signal) {
 }
 
 /** A secret, which is shown this once. more: what else there is to say; done() removes it. */
-export const shown = (app, secret, more, done) => html`<section class="card" aria-labelledby="secret-title"><div class="made">
+export const shown = (app, secret, more, done) => html`<section class="paper stack" aria-labelledby="secret-title"><div class="made">
   <p id="secret-title" role="status"><b>${t`Copy the secret now: it is shown only this once.`}</b></p>
   ${once(app, 'the-secret', t`The secret`, secret)}
-  <p class="quiet">${t`The receiver needs it to check the signatures.`} ${more}</p>
+  <p class="soft small">${t`The receiver needs it to check the signatures.`} ${more}</p>
   <button type="button" @click=${done}>${t`Done`}</button>
 </div></section>`;
