@@ -57,7 +57,7 @@ type RunTimes struct {
 	Max float64 `json:"max"`
 }
 
-// Returns lists the users who return much, and the items that many return. Work that a manager took away is not counted,
+// Returns lists what users did and hold, those who return much first, and the items that many return. Work that a manager took away is not counted,
 // because it says nothing about its holder.
 type Returns struct {
 	From   time.Time       `json:"from"`
@@ -84,6 +84,10 @@ type PersonReturns struct {
 	Failed    int64    `json:"failed"`
 	Expired   int64    `json:"expired"`
 	Share     *float64 `json:"share"` // returned of closed, from 0 to 1; nil if nothing was closed
+
+	DonePerHour *float64 `json:"done_per_hour"`        // completed an hour, over the hours since From in which anything was; nil if nothing was
+	HandlingP50 *float64 `json:"handling_p50_seconds"` // half of what was completed took no longer, from its handing out; nil if nothing was
+	Held        int64    `json:"held"`                 // now, whenever it was handed out
 }
 
 // ItemReturns counts one item.

@@ -106,7 +106,13 @@ func TestHistory(t *testing.T) {
 	delete(r, "from")
 	want := map[string]any{"team": map[string]any{"closed": 2.0, "returned": 1.0, "share": 0.5}, "items": []any{},
 		"people": []any{map[string]any{"user": "oliver", "assigned": 3.0, "closed": 2.0, "completed": 1.0, "returned": 1.0,
-			"never": 0.0, "failed": 0.0, "expired": 0.0, "share": 0.5}}}
+			"never": 0.0, "failed": 0.0, "expired": 0.0, "share": 0.5, "held": 1.0}}}
+	oliver := r["people"].([]any)[0].(map[string]any)
+	if rate, took := oliver["done_per_hour"].(float64), oliver["handling_p50_seconds"].(float64); rate <= 0 || took <= 0 {
+		t.Errorf("%v an hour, half took under %v s", rate, took)
+	}
+	delete(oliver, "done_per_hour")
+	delete(oliver, "handling_p50_seconds")
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Error(diff)
 	}

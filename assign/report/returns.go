@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,20 +24,23 @@ const (
 	// Work that its holder closed, or whose lease ran out. closed_by distinguishes a manager from the holder.
 	byHolder = `state not in ('held', 'reassigned') and coalesce(closed_by, user_name) = user_name`
 
-	// The first row counts all users.
+	// The first row counts all users. The hours are those since the beginning in which somebody completed something.
 	selectPeople = `
 select user_name, count(*) filter (where assigned_at >= $1), count(*) filter (where closed),
   count(*) filter (where closed and state = 'completed'), count(*) filter (where closed and state = 'returned'),
   count(*) filter (where closed and state = 'never'), count(*) filter (where closed and state = 'failed'),
-  count(*) filter (where closed and state = 'expired')
+  count(*) filter (where closed and state = 'expired'), count(*) filter (where state = 'held'),
+  count(distinct date_bin('1 hour', closed_at, $1)) filter (where closed and state = 'completed'),
+  max(date_bin('1 hour', closed_at, $1)) filter (where closed and state = 'completed'),
+  percentile_disc(0.5) within group (order by extract(epoch from closed_at - assigned_at)::float8) filter (where closed and state = 'completed')
 from (
-  select user_name, state, assigned_at, ` + byHolder + ` as closed
+  select user_name, state, assigned_at, closed_at, ` + byHolder + ` as closed
   from getwork.work
   where closed_at >= $1::timestamptz and (task_id = any($2::bigint[])) is true
   union all
-  select user_name, state, assigned_at, false
+  select user_name, state, assigned_at, closed_at, false
   from getwork.work
-  where state = 'held' and assigned_at >= $1 and (task_id = any($2)) is true
+  where state = 'held' and (task_id = any($2)) is true
 ) w
 group by grouping sets ((user_name), ())
 order by grouping(user_name) desc, 5 desc, 3 desc, user_name
@@ -77,7 +82,7 @@ func (r *Report) readReturns(ctx context.Context, k spanKey) (found assign.Retur
 			return err
 		}
 		var batch pgx.Batch
-		batch.Queue(r.sql(selectPeople), found.From, ids).Query(func(rows pgx.Rows) error { return readPeople(&found, rows) })
+		batch.Queue(r.sql(selectPeople), found.From, ids).Query(func(rows pgx.Rows) error { return readPeople(&found, now, rows) })
 		batch.Queue(r.sql(selectReturned), found.From, ids).Query(func(rows pgx.Rows) error {
 			items, err := pgx.CollectRows(rows, pgx.RowToStructByPos[assign.ItemReturns])
 			for i := range items {
@@ -92,10 +97,12 @@ func (r *Report) readReturns(ctx context.Context, k spanKey) (found assign.Retur
 }
 
 // readPeople reads the rows of selectPeople.
-func readPeople(r *assign.Returns, rows pgx.Rows) error {
+func readPeople(r *assign.Returns, now time.Time, rows pgx.Rows) error {
 	var user *string
 	var p assign.PersonReturns
-	into := []any{&user, &p.Assigned, &p.Closed, &p.Completed, &p.Returned, &p.Never, &p.Failed, &p.Expired}
+	var hours int
+	var last *time.Time // when the last of them began
+	into := []any{&user, &p.Assigned, &p.Closed, &p.Completed, &p.Returned, &p.Never, &p.Failed, &p.Expired, &p.Held, &hours, &last, &p.HandlingP50}
 	_, err := pgx.ForEachRow(rows, into, func() error {
 		p.Share = nil
 		if p.Closed > 0 {
@@ -106,7 +113,14 @@ func readPeople(r *assign.Returns, rows pgx.Rows) error {
 			r.Team = assign.TeamReturns{Closed: p.Closed, Returned: p.Returned, Share: p.Share}
 			return nil
 		}
-		p.User = *user
+		p.User, p.DonePerHour = *user, nil
+		if last != nil {
+			worked := float64(hours-1) + min(1, max(now.Sub(*last).Hours(), 1./12)) // the first minutes of an hour say little
+			p.DonePerHour = new(math.Round(10*float64(p.Completed)/worked) / 10)
+		}
+		if p.HandlingP50 != nil {
+			*p.HandlingP50 = math.Round(1000**p.HandlingP50) / 1000
+		}
 		r.People = append(r.People, p)
 		return nil
 	})

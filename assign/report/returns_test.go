@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,10 +41,10 @@ func TestReturns(t *testing.T) {
 	share := func(of, all float64) *float64 { return new(of / all) }
 	want := assign.Returns{From: c.from, Team: assign.TeamReturns{Closed: 11, Returned: 6, Share: share(6, 11)},
 		People: []assign.PersonReturns{
-			{User: "bob", Assigned: 7, Closed: 6, Completed: 1, Returned: 2, Never: 1, Failed: 1, Expired: 1, Share: share(2, 6)},
-			{User: "ann", Assigned: 5, Closed: 3, Completed: 1, Returned: 2, Share: share(2, 3)},
+			{User: "bob", Assigned: 7, Closed: 6, Completed: 1, Returned: 2, Never: 1, Failed: 1, Expired: 1, Share: share(2, 6), DonePerHour: new(1.), HandlingP50: new(60.)},
+			{User: "ann", Assigned: 5, Closed: 3, Completed: 1, Returned: 2, Share: share(2, 3), DonePerHour: new(1.), HandlingP50: new(60.), Held: 2},
 			{User: "cyd", Assigned: 2, Closed: 2, Returned: 2, Share: share(2, 2)},
-			{User: "dan", Assigned: 1},
+			{User: "dan", Assigned: 1, Held: 1},
 		},
 		Items: []assign.ItemReturns{
 			{Task: "a", Item: "1", Returns: 3, People: 2, LastAt: c.at("8m"), State: "returned"},
@@ -81,6 +82,61 @@ func TestReturns(t *testing.T) {
 	}
 	if r, err := n.Returns(t.Context(), assign.Span{Tasks: []string{"a"}}); err != nil || r.Team.Returned != 125 {
 		t.Errorf("of the last 24 hours: %+v, %v", r.Team, err)
+	}
+}
+
+// An hour in which somebody completed nothing is not an hour worked, and the present hour counts as far as it is over.
+func TestPeoplesFigures(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := start(t, address)
+	a, b := n.newTask(t, "a", enginetest.Numbers), n.newTask(t, "b", enginetest.Numbers)
+	c := chronicleOf(t, address)
+	c.from = time.Now().UTC().Add(-270 * time.Minute).Truncate(time.Microsecond)
+	c.work(a, "ann", "0", "-2h", "completed", "1h", "") // before
+	c.work(a, "ann", "1", "-5m", "completed", "9m", "")
+	c.work(a, "ann", "2", "10m", "completed", "1m", "")
+	c.work(a, "ann", "3", "59m", "completed", "59s", "")
+	c.work(b, "ann", "4", "120m", "completed", "4m", "") // an hour without work is between them
+	c.work(a, "ann", "5", "181m", "returned", "4m", "")
+	c.work(a, "bob", "6", "241m", "completed", "1500ms", "")
+	c.work(a, "bob", "7", "242m", "completed", "1500ms", "")
+	c.work(a, "cyd", "8", "1m", "completed", "1m", "boss") // for her
+	c.work(a, "dan", "9", "-9h", "held", "", "")
+
+	read := func(tasks ...string) map[string]assign.PersonReturns {
+		t.Helper()
+		r, err := n.Returns(t.Context(), assign.Span{Tasks: tasks, Since: &c.from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]assign.PersonReturns{}
+		for _, p := range r.People {
+			found[p.User] = p
+		}
+		return found
+	}
+	all := read()
+	if p := all["bob"].DonePerHour; p == nil || *p < 3 || *p > 4 {
+		t.Errorf("two in half an hour: %v", p)
+	}
+	bob := all["bob"]
+	bob.DonePerHour = nil
+	all["bob"] = bob
+	none := new(0.)
+	want := map[string]assign.PersonReturns{
+		"ann": {User: "ann", Assigned: 4, Closed: 5, Completed: 4, Returned: 1, Share: new(0.2), DonePerHour: new(2.), HandlingP50: new(60.)},
+		"bob": {User: "bob", Assigned: 2, Closed: 2, Completed: 2, Share: none, HandlingP50: new(1.5)},
+		"cyd": {User: "cyd", Assigned: 1},
+		"dan": {User: "dan", Held: 1},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	one := read("b")
+	want = map[string]assign.PersonReturns{"ann": {User: "ann", Assigned: 1, Closed: 1, Completed: 1, Share: none, DonePerHour: new(1.), HandlingP50: new(240.)}}
+	if diff := cmp.Diff(want, one); diff != "" {
+		t.Errorf("of one task (-want +got):\n%s", diff)
 	}
 }
 

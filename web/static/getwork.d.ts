@@ -207,6 +207,32 @@ export type Filter<Name extends string> = { [name in Name]?: string | number | b
 /** An object that /openapi.json describes. */
 export type Described = Record<string, any>;
 
+/** What each person did since then, of whose work nothing counts that a manager took away. */
+export interface Person {
+  user: string;
+  assigned: number;
+  closed: number;
+  completed: number;
+  returned: number;
+  never: number;
+  failed: number;
+  expired: number;
+  share: number | null;
+  /** Over the hours in which they completed anything. */
+  done_per_hour: number | null;
+  /** Half of what they completed took no longer. */
+  handling_p50_seconds: number | null;
+  /** Now. */
+  held: number;
+}
+
+export interface Returns {
+  from: Time;
+  team: { closed: number; returned: number; share: number | null };
+  people: Person[];
+  items: Described[];
+}
+
 export interface NewItem {
   item: string;
   priority?: number;
@@ -295,7 +321,7 @@ export interface Rest {
   holders(filter?: Filter<'task' | 'user' | 'cursor' | 'limit'>): Promise<Page<'holders', Described> & { total?: { users: number; held: number } }>;
   runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
   history(filter?: Filter<'task' | 'from' | 'step' | 'zone'>): Promise<Described>;
-  returns(filter?: Filter<'task' | 'from'>): Promise<Described>;
+  returns(filter?: Filter<'task' | 'from'>): Promise<Returns>;
   limits(): Promise<{ limits: Limits; tag: string | null }>;
 
   createTask(settings: Settings & { name: string }): Promise<Task>;

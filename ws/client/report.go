@@ -56,7 +56,7 @@ func (c *Client) History(ctx context.Context, s Span, options ...Option) (h assi
 	return h, err
 }
 
-// Returns lists the users who return much, and the items that many return. For observers and managers.
+// Returns lists what users did and hold, those who return much first, and the items that many return. For observers and managers.
 func (c *Client) Returns(ctx context.Context, s Span, options ...Option) (r assign.Returns, err error) {
 	err = c.get(ctx, path("returns"), query("task", s.Task, "from", since(s.From)), &r, options)
 	return r, err
