@@ -94,7 +94,7 @@ const aims = `((selector) => {
 func (b *Browser) Press(selector string) {
 	b.T.Helper()
 	b.Await(fmt.Sprintf(`(() => { const to = %s(%q); return to?.checkVisibility() && !to.disabled; })()`, aims, selector), e2e.Soon)
-	b.Eval(fmt.Sprintf(`(%s(%q).click(), '')`, aims, selector))
+	b.Await(fmt.Sprintf(`(() => { const to = %s(%q); return to ? (to.click(), true) : false; })()`, aims, selector), e2e.Soon)
 }
 
 // LeavesUnasked leaves, and fails the test if the browser asks.

@@ -82,6 +82,7 @@ func TestPageNoteOutlastsReload(t *testing.T) {
 	for range 2 { // the first visit learns that b is lost, and the second has it from the first
 		b.Do(chromedp.Navigate(s.Nodes[0].URL))
 		b.Shows("#work .key", "b")
+		b.Press("#lost .key") // a line, until it is opened
 		b.Shows("#work .why", "It is not yours any more. Your note is kept.")
 		b.Await(`document.querySelector('#work textarea').value === 'of b'`, e2e.Soon)
 	}

@@ -42,11 +42,11 @@ export function mine({ held, later, lost, going }, view, acts) {
         @click=${() => acts.claim(row)}>${row.claiming ? t`Claiming …` : t`Claim`}</button>` : nothing}<button class="dismiss plain" type="button" aria-label=${t`Put ${view.title(row.work)} away`}
         @click=${() => acts.dismiss(row)}>${t`Put away`}</button></span>`, acts))) : nothing}
     ${going.length || view.recent.length ? part('done', t`Done##today`, Math.max(view.done, view.recent.length) + going.length, html`${
-      repeat(going, (row) => row.key, (row) => leaving(row, view, acts))}${closed(view.recent)}`) : nothing}
+      repeat(going, (row) => row.key, (row) => leaving(row, view, acts))}`, html`<ul id="recent">${closed(view.recent)}</ul>`) : nothing}
   </div>`;
 }
 
-const part = (id, title, n, lines) => html`<section aria-labelledby="${id}-title"><h2 id="${id}-title" class="minor">${title} <span class="count">${n}</span></h2><ul id=${id}>${lines}</ul></section>`;
+const part = (id, title, n, lines, more = nothing) => html`<section aria-labelledby="${id}-title"><h2 id="${id}-title" class="minor">${title} <span class="count">${n}</span></h2><ul id=${id}>${lines}</ul>${more}</section>`;
 
 /** What is held. */
 function slip(row, label, view, acts) {

@@ -51,7 +51,7 @@ export function sheet(row, view, acts) {
     ${earlier(row)}
     ${leftOut(row, acts)}
     ${details(row, item.fields)}
-    ${lost ? again(row, acts) : finish(row, view, acts)}
+    ${lost ? again(row, item.title, acts) : finish(row, view, acts)}
   </article>`;
 }
 
@@ -239,8 +239,10 @@ function exact(row, acts) {
   </form>`;
 }
 
-function again(row, acts) {
+/** Lost work: the note that was typed on it is still there to be read and copied. */
+function again(row, title, acts) {
   return html`<div class="lost">
+    ${row.note ? html`<textarea rows="2" dir="auto" aria-label=${t`Note on ${title}`} .value=${live(row.note)} @input=${(e) => row.write(e.target.value)}></textarea>` : nothing}
     ${row.lost.again ? html`<button class="again primary" type="button" aria-disabled=${row.claiming}
       @click=${() => acts.claim(row)}>${row.claiming ? t`Claiming …` : t`Claim it again`}</button>` : nothing}
     <button class="dismiss" type="button" @click=${() => acts.dismiss(row)}>${t`Put away`}</button>
