@@ -53,7 +53,7 @@ func TestPagePeople(t *testing.T) {
 	for range 5 {
 		s.Disposed(s.As("Viktor", 1), s.Takes("Viktor", 1)[0], "return", "0s")
 	}
-	b.Await(`document.querySelector('[data-user=Viktor] .tag')?.textContent === '5'`, 2*e2e.Soon) // who gave back twice as much as the team does
+	b.Await(`document.querySelector('[data-user=Viktor] [title]')?.title === '100% of what they let go of; of the team it is 64%'`, 2*e2e.Soon)
 	b.Press(`.pick button:last-child`)
 	b.Await(`location.search === '?from=7d'`, e2e.Soon)
 	b.Await(`document.querySelector('.pick button:last-child').ariaPressed === 'true' && document.querySelector('[data-user=Viktor]')`, e2e.Soon)
