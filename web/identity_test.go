@@ -122,6 +122,7 @@ func TestRoles(t *testing.T) {
 		"DELETE /requests/999":       "worker agent manager",
 		"GET /pipeline":              "worker agent manager",
 		"GET /day":                   "worker agent manager",
+		"GET /alerts":                "observer manager",
 		"POST /work/999/disposition": "worker agent manager",
 		"GET /ws":                    "worker agent observer manager",
 		"GET /events?task=none":      "worker agent observer manager",

@@ -63,6 +63,7 @@ func (s *server) api(m *mux.Router) {
 	route("GET", "/requests/{id}", read, ofRequest, s.showRequest, works...)
 	route("DELETE", "/requests/{id}", work, ofRequest, s.cancelRequest, works...)
 	route("GET", "/pipeline", read, narrowed, s.pipeline, works...)
+	route("GET", "/alerts", read, narrowed, packed(s.alerts), Observer, Manager)
 	route("GET", "/day", read, narrowed, packed(s.day), works...)
 	route("GET", "/work", read, asked, packed(s.listWork), Observer, Manager)
 	route("GET", "/work/{id}", read, ofWork, s.showWork, all...)

@@ -100,7 +100,7 @@ func TestScopes(t *testing.T) {
 			c := manager
 			c.Tasks = []string{"mine"}
 			got := call(method, filled(path, "other"), c)
-			narrowed := slices.Contains([]string{"GET /api/v1/me", "GET /api/v1/tasks", "GET /api/v1/pipeline", "GET /api/v1/day", "GET /api/v1/events", "GET /api/v1/ws", "POST /api/v1/me/active",
+			narrowed := slices.Contains([]string{"GET /api/v1/me", "GET /api/v1/tasks", "GET /api/v1/pipeline", "GET /api/v1/day", "GET /api/v1/alerts", "GET /api/v1/events", "GET /api/v1/ws", "POST /api/v1/me/active",
 				"POST /api/v1/requests", "POST /api/v1/work/dispositions", "POST /api/v1/work/extend"}, method+" "+path) // of much work each is refused alone, see below
 			if refused := (got.status == 403 || got.status == 400) && elsewhere.MatchString(got.body); refused == narrowed {
 				t.Errorf("%s %s for another task: %d %s", method, path, got.status, got.body)

@@ -165,6 +165,16 @@ export interface Day {
   tasks: number;
 }
 
+/** What is wrong with a task now. */
+export interface Alert {
+  kind: 'failing' | 'unserved' | 'late';
+  task: string;
+  since: Time;
+  count: number;
+  /** How the query failed last. */
+  detail?: string;
+}
+
 export interface Me {
   user: string;
   role?: Role;
@@ -320,6 +330,7 @@ export interface Rest {
   workTable(filter?: Filter<'task' | 'user' | 'item' | 'state' | 'value'>, options?: { signal?: AbortSignal }): AsyncGenerator<string>;
   holders(filter?: Filter<'task' | 'user' | 'cursor' | 'limit'>): Promise<Page<'holders', Described> & { total?: { users: number; held: number } }>;
   runs(task: string, filter?: Filter<'cursor' | 'limit'>): Promise<Page<'runs', Described>>;
+  alerts(): Promise<Alert[]>;
   history(filter?: Filter<'task' | 'from' | 'step' | 'zone'>): Promise<Described>;
   returns(filter?: Filter<'task' | 'from'>): Promise<Returns>;
   limits(): Promise<{ limits: Limits; tag: string | null }>;

@@ -198,6 +198,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** A task's runs, newest first: filter {cursor, limit}. */
     runs: (task, filter) => get(`${taskAt(task)}/runs`, filter),
     /** Counts of each step of time: filter {task: 'a,b', from, step}. */
+    /** What is wrong with tasks now, most urgent first: [{kind: 'failing' | 'unserved' | 'late', task, since, count, detail?}]. */
+    alerts: () => get(`${api}/alerts`),
     /** filter {task, from, step: '1d' for days, zone: of these}. */
     history: (filter) => get(`${api}/history`, filter),
     /** Users who return much, and items that many return: filter {task, from}. */

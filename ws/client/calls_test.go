@@ -199,6 +199,9 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 	if d := must[assign.Day](t)(ann.Day(ctx, time.Time{})); d.Tasks == 0 {
 		t.Errorf("a day is %+v", d)
 	}
+	if alerts := must[[]assign.Alert](t)(boss.Alerts(ctx)); len(alerts) > 0 {
+		t.Errorf("alerts are %+v", alerts)
+	}
 	if p := must[assign.Pipeline](t)(ann.Pipeline(ctx)); len(p.Work) != 1 || p.Work[0].Item != "a/7" {
 		t.Errorf("Ann holds %+v", p.Work)
 	}

@@ -34,6 +34,12 @@ func (c *Client) Day(ctx context.Context, from time.Time, options ...Option) (d 
 	return d, err
 }
 
+// Alerts lists what is wrong with tasks now, most urgent first. For observers and managers.
+func (c *Client) Alerts(ctx context.Context, options ...Option) (alerts []assign.Alert, err error) {
+	err = c.get(ctx, path("alerts"), nil, &alerts, options)
+	return alerts, err
+}
+
 // Span selects what a report counts.
 type Span struct {
 	Task string          // or several, separated by commas; empty for all
