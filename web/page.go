@@ -44,7 +44,7 @@ var kinds = map[string]string{
 	".woff2": "font/woff2",
 }
 
-// site is the web page as it is served. The browser gets its files as they are written.
+// site is the web page as it is served. The browser gets its files as they are written, but for their comments.
 //
 // Each file has two addresses. /static/NAME is for other programs, which may use getwork.js, and is revalidated each time.
 // The page itself uses /static/VERSION/NAME, which caches keep for good, so opening the page again costs one answer of 304.
@@ -71,6 +71,9 @@ func newSite() *site {
 		content, err := static.ReadFile(name)
 		name = strings.TrimPrefix(name, "static/")
 		_, _ = fmt.Fprintf(all, "%s %d\n%s", name, len(content), content)
+		if kind == kinds[".js"] || kind == kinds[".css"] {
+			content = lean(name, content)
+		}
 		s.files[name] = newAsset(kind, content)
 		return err
 	})
@@ -84,6 +87,30 @@ func newSite() *site {
 	s.page = s.files["index.html"].plain
 	delete(s.files, "index.html")
 	return s
+}
+
+// lean empties the lines of a file that are only comments: they would be a seventh of what a view loads. Lines keep their numbers. The
+// comments of others' libraries are their licences.
+func lean(name string, content []byte) []byte {
+	if strings.HasPrefix(name, "lib/") {
+		return content
+	}
+	lines := bytes.Split(content, []byte("\n"))
+	inside := false // of a comment of several lines
+	for i, line := range lines {
+		text := bytes.TrimSpace(line)
+		opens := !inside && bytes.HasPrefix(text, []byte("/*"))
+		if end := bytes.Index(text, []byte("*/")); inside || opens {
+			if inside = end < 0; inside || end == len(text)-2 {
+				lines[i] = nil
+			} else if !opens {
+				lines[i] = text[end+2:]
+			}
+		} else if bytes.HasPrefix(text, []byte("//")) {
+			lines[i] = nil
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
 }
 
 // index returns index.html for a view. It names the modules that page.js and the view's own module import. Otherwise the

@@ -31,6 +31,9 @@ func TestPageFiles(t *testing.T) {
 			return nil
 		}
 		written, err := os.ReadFile(name)
+		if kind == kinds[".js"] || kind == kinds[".css"] {
+			written = lean(strings.TrimPrefix(name, "static/"), written)
+		}
 		served++
 		for _, address := range []string{"/" + name, strings.Replace("/"+name, "/static/", "/static/"+theSite().version+"/", 1)} {
 			plain := n.file(t, "GET", address).want(200).wantHeader("Content-Type", kind).wantHeader("Content-Encoding", "").wantHeader("Vary", "Accept-Encoding")
@@ -83,7 +86,7 @@ func TestPageFiles(t *testing.T) {
 	}
 	n.file(t, "POST", version+"/page.js").wantHeader("Allow", "GET, HEAD").refused(405, "method-not-allowed")
 	part := n.file(t, "GET", "/static/page.js", "Range", "bytes=2-4").want(206)
-	if whole, _ := os.ReadFile("static/page.js"); part.body != string(whole[2:5]) {
+	if whole := theSite().files["page.js"].plain; part.body != string(whole[2:5]) {
 		t.Errorf("bytes 2 to 4 are %q", part.body)
 	}
 }
@@ -208,4 +211,17 @@ func TestPackedLists(t *testing.T) {
 	}
 	n.file(t, "GET", "/api/v1/work?limit=none", manager("Accept-Encoding", "gzip")...).wantHeader("Content-Encoding", "").refused(400, "invalid", "limit")
 	n.file(t, "GET", "/api/v1/work", as("oliver", "Accept-Encoding", "gzip")...).wantHeader("Content-Encoding", "").refused(403, "forbidden")
+}
+
+// Lines that are only comments are served empty; what stands beside code, or in somebody else's library, stays.
+func TestLean(t *testing.T) {
+	t.Parallel()
+	text := "// one\nlet a = 1 // two\n\t/** three */\n/* four\n * five\n */ let b\n/* six */ let c\n  /* seven\n */\nlet d = `/* e`\n"
+	want := "\nlet a = 1 // two\n\n\n\n let b\n/* six */ let c\n\n\nlet d = `/* e`\n"
+	if got := string(lean("page.js", []byte(text))); got != want {
+		t.Errorf("%q", got)
+	}
+	if got := string(lean("lib/page.js", []byte(text))); got != text {
+		t.Errorf("a library: %q", got)
+	}
 }

@@ -31,7 +31,7 @@ export interface Work {
   exhausted?: boolean;
   expiring?: boolean;
   /** The completed work that its item went on from. */
-  from?: ID;
+  from?: string;
   /** Somebody had let go of the item before. */
   again?: boolean;
   /** How: only from showWork(), for those who may know. */
