@@ -73,12 +73,14 @@ func Deeper(text []byte, levels int) (element int, deep bool) {
 func (w *Work) SetDetails(details json.RawMessage) {
 	w.Details, w.DetailsLeftOut = details, false
 	if string(details) == NoDetails {
-		w.LeaveOut()
+		w.Details, w.DetailsLeftOut = json.RawMessage("{}"), true
 	}
 }
 
-// LeaveOut leaves the work's details out.
-func (w *Work) LeaveOut() { w.Details, w.DetailsLeftOut = json.RawMessage("{}"), true }
+// LeaveOut leaves the work's details out, and what it came to.
+func (w *Work) LeaveOut() {
+	w.Details, w.Result, w.DetailsLeftOut = json.RawMessage("{}"), nil, true
+}
 
 // Carried counts the bytes of details in one answer.
 type Carried struct {
@@ -137,7 +139,7 @@ func SizeOf(work []Work, requests int) int {
 	const each = 384
 	n := each * (len(work) + requests)
 	for i := range work {
-		n += len(work[i].Details)
+		n += len(work[i].Details) + len(work[i].Result)
 	}
 	return n
 }

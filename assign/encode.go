@@ -72,6 +72,15 @@ func (w *Work) AppendJSON(b []byte) []byte {
 	b = appendTime(b, `,"closed_at":`, w.ClosedAt)
 	b = appendTime(b, `,"available_at":`, w.AvailableAt)
 	b = appendTextOrNull(b, `,"note":`, w.Note)
+	if w.Code != nil {
+		b = appendText(b, `,"code":`, *w.Code)
+	}
+	if w.Result != nil {
+		b = appendRaw(append(b, `,"result":`...), w.Result)
+	}
+	if w.LaterUntil != nil {
+		b = appendTime(b, `,"later_until":`, w.LaterUntil)
+	}
 	if w.Deadline != nil {
 		b = appendTime(b, `,"deadline":`, w.Deadline)
 	}

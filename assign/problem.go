@@ -40,6 +40,7 @@ const (
 	NoVersion        Kind = "no-version"  // shown as stale-version, with status 428
 	Misdirected      Kind = "misdirected" // shown as invalid, with status 421
 	TooSlow          Kind = "too-slow"    // shown as invalid, with status 408
+	Mismatch         Kind = "mismatch"    // shown as invalid, with status 422: a disposition against its task's codes
 )
 
 // Field is one field of a call that is wrong, and why.
@@ -113,6 +114,7 @@ var problems = map[Kind]Problem{
 	TooLarge:         {Type: "/problems/too-large", Title: "Too large", Status: 413},
 	Misdirected:      {Type: "/problems/invalid", Title: "This host name is not served here", Status: 421},
 	TooSlow:          {Type: "/problems/invalid", Title: "The body came too slowly", Status: 408},
+	Mismatch:         {Type: "/problems/invalid", Title: "The request is not valid", Status: 422},
 	QueryRefused:     {Type: "/problems/query-refused", Title: "The query is refused", Status: 422},
 	KeyReused:        {Type: "/problems/idempotency-mismatch", Title: "The Idempotency-Key was used with another body", Status: 422},
 	Busy:             {Type: "/problems/busy", Title: "Too many requests", Status: 429},

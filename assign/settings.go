@@ -111,6 +111,11 @@ type Settings struct {
 	// OnComplete sends a share of what is completed on to another task's inbox.
 	OnComplete *OnComplete `json:"on_complete" type:"setting" placeholder:"JSON" help:"Where a share of what is completed goes, such as one in ten to a review: JSON with a task, which is an inbox, and a share above 0 and at most 1. The default, none, means nowhere."`
 
+	// Outcomes are the reasons for which work is let go of; with RequireCode one must be named. Result are the fields of what it comes to.
+	Outcomes    []Outcome     `json:"outcomes" most:"20 outcomes" type:"json" placeholder:"JSON" help:"Reasons to let go of work: JSON such as [{\"code\":\"no-answer\",\"label\":\"No answer\",\"do\":\"return\",\"after\":\"2h\"}]; the default, [], means none."`
+	RequireCode bool          `json:"require_code" negatable:"" help:"Whoever lets go of work must name the code of an outcome."`
+	Result      []ResultField `json:"result" most:"50 fields" type:"json" placeholder:"JSON" help:"Fields of the results that are kept: JSON such as [{\"name\":\"score\",\"type\":\"number\",\"min\":0,\"max\":10}]; the default, [], means none."`
+
 	// A task that is Paused hands out nothing; its pending requests go on waiting.
 	Paused bool `json:"paused" negatable:"" help:"Hand out nothing."`
 }
@@ -254,8 +259,10 @@ func IsTaskName(name string) bool { return slug.MatchString(name) }
 
 // Check returns a [Refusal] that names every wrong field, in the API's order. It sorts the groups, and removes repeated ones.
 func (s *Settings) Check() error {
-	if s.Groups == nil {
-		s.Groups = []string{}
+	for _, of := range AllSettings { // a list may be null
+		if v := of.In(s); v.Kind() == reflect.Slice && v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
 	}
 	slices.Sort(s.Groups)
 	s.Groups = slices.Compact(s.Groups)
@@ -285,6 +292,7 @@ func (s *Settings) Check() error {
 	}
 	s.Display.check(wrong)
 	s.OnComplete.check(s.Name, wrong)
+	s.checkOutcomes(wrong)
 	if len(fields) > 0 {
 		at := func(f Field) int {
 			return slices.IndexFunc(AllSettings, func(of Setting) bool { return of.Name == f.Field })

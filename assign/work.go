@@ -42,6 +42,10 @@ type Work struct {
 	AvailableAt    *time.Time      `json:"available_at"` // when the item may be handed out again; of redriven work, when that was; else nil
 	Note           *string         `json:"note"`
 
+	Code       *string         `json:"code,omitempty"`        // why it was let go of: of an outcome of its task, or one of the server's, which begins with _
+	Result     json.RawMessage `json:"result,omitempty"`      // what it came to
+	LaterUntil *time.Time      `json:"later_until,omitempty"` // its holder has put it aside until then
+
 	Deadline  *time.Time `json:"deadline,omitempty"`  // the item's; nil if it has none
 	Lease     *Duration  `json:"lease,omitempty"`     // how long an extension lasts
 	ClosedBy  *string    `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
@@ -69,6 +73,7 @@ type Ending struct {
 	State    WorkState `json:"state"` // what became of it
 	ClosedAt time.Time `json:"closed_at"`
 	ClosedBy *string   `json:"closed_by,omitempty"` // its holder, or a manager; nil if its lease ran out
+	Code     *string   `json:"code,omitempty"`
 	Note     *string   `json:"note"`
 	Error    *string   `json:"error,omitempty"`
 }
@@ -107,11 +112,14 @@ func (p Pipeline) Of(tasks []string) Pipeline {
 
 // Disposition is how a holder lets go of work.
 type Disposition struct {
-	Outcome string    `json:"outcome"`         // complete, return, never or fail
-	After   *Duration `json:"after,omitempty"` // with return: 0 to 72 hours until it may be handed out again
-	To      *string   `json:"to,omitempty"`    // with return: "all", or "others", which means not to the same user again
-	Error   *string   `json:"error,omitempty"` // with fail: what went wrong, at most 4 KiB
-	Note    *string   `json:"note,omitempty"`  // at most 4 KiB
+	Outcome string    `json:"outcome,omitempty"` // complete, return, never or fail; empty: what the code does
+	Code    *string   `json:"code,omitempty"`    // of one of the task's outcomes
+	After   *Duration `json:"after,omitempty"`   // with return: 0 to 72 hours until it may be handed out again
+	To      *string   `json:"to,omitempty"`      // with return: "all", or "others", which means not to the same user again
+	Error   *string   `json:"error,omitempty"`   // with fail: what went wrong, at most 4 KiB
+	Note    *string   `json:"note,omitempty"`    // at most 4 KiB
+
+	Result map[string]any `json:"result,omitempty"` // by the fields that the task keeps; not with fail
 }
 
 // State returns the state that the disposition leaves work in; "" if its outcome is unknown.
@@ -139,14 +147,14 @@ func (d Disposition) ToOthers() bool { return d.To != nil && *d.To == "others" }
 
 // Check returns a [Refusal] that is [Invalid] if the disposition is wrong.
 func (d Disposition) Check() error {
-	if d.State() == "" {
+	if d.State() == "" && (d.Outcome != "" || d.Code == nil) {
 		return RefuseField("outcome", `outcome is "complete", "return", "never" or "fail", not %q`, d.Outcome)
 	}
-	if d.Outcome == "return" && d.After == nil {
+	if d.Outcome == "return" && d.After == nil && d.Code == nil {
 		return RefuseField("after", `a return says after how long the item may come back: "after" from "0s" to "72h"`)
 	}
 	for field, given := range map[string]bool{"after": d.After != nil, "to": d.To != nil} {
-		if given && d.Outcome != "return" {
+		if given && d.Outcome != "return" && d.Outcome != "" {
 			return RefuseField(field, `%q belongs to the outcome "return"; leave it out of %q`, field, d.Outcome)
 		}
 	}
@@ -158,6 +166,11 @@ func (d Disposition) Check() error {
 	}
 	if d.Error != nil && d.Outcome != "fail" {
 		return RefuseField("error", `"error" belongs to the outcome "fail"; leave it out of %q`, d.Outcome)
+	}
+	for field, given := range map[string]bool{"code": d.Code != nil, "result": d.Result != nil} {
+		if given && d.Outcome == "fail" {
+			return RefuseField(field, `%q does not belong to the outcome "fail"; leave it out`, field)
+		}
 	}
 	if err := checkNote("note", d.Note); err != nil {
 		return err
@@ -267,6 +280,7 @@ type Release struct {
 	Task   string `json:"task,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
 	Token  string `json:"token,omitempty"`
+	Code   string `json:"code,omitempty"` // why: of an outcome of each of the tasks, as far as they have any
 }
 
 // Released is the result of a release: how much it concerns.

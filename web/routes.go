@@ -70,6 +70,7 @@ func (s *server) api(m *mux.Router) {
 	route("GET", "/holders", read, asked, packed(s.listHolders), Observer, Manager)
 	route("POST", "/work/{id}/disposition", work, ofWork, s.dispose, works...)
 	route("POST", "/work/{id}/extend", work, ofWork, s.extend, works...)
+	route("POST", "/work/{id}/later", work, ofWork, s.later, Worker, Manager)
 	route("POST", "/work/dispositions", work, narrowed, s.disposeMany, works...)
 	route("POST", "/work/extend", work, narrowed, s.extendMany, works...)
 	route("POST", "/work/{id}/reassign", manage, ofWork, s.reassign, Manager)

@@ -133,15 +133,21 @@ func (s *server) createTask(w http.ResponseWriter, r *http.Request) error {
 
 // decodeSettings reads the fields that a body names. Both [] and null mean no groups.
 func decodeSettings(body []byte, s *assign.Settings) error {
-	display, onward := s.Display, s.OnComplete
-	s.Display, s.OnComplete = nil, nil // they are replaced as a whole: decoding into the former ones would keep their fields
+	former := *s
+	s.Display, s.OnComplete, s.Outcomes, s.Result = nil, nil, nil, nil // they are replaced as a whole: decoding into the former ones would keep their fields
 	err := decodeBytes(body, s)
 	var named map[string]json.RawMessage
 	if known := json.Unmarshal(body, &named) == nil; known && named["display"] == nil {
-		s.Display = display
+		s.Display = former.Display
 	}
 	if _, is := named["on_complete"]; !is {
-		s.OnComplete = onward
+		s.OnComplete = former.OnComplete
+	}
+	if _, is := named["outcomes"]; !is {
+		s.Outcomes = former.Outcomes
+	}
+	if _, is := named["result"]; !is {
+		s.Result = former.Result
 	}
 	if s.Groups == nil {
 		s.Groups = []string{}

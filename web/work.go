@@ -52,6 +52,40 @@ func (s *server) extend(w http.ResponseWriter, r *http.Request) error {
 	return s.answerWork(w, r, http.StatusOK, work)
 }
 
+// until is a time, or null; given says that it was there.
+type until struct {
+	given bool
+	at    *time.Time
+}
+
+// UnmarshalJSON notes that there is a value.
+func (u *until) UnmarshalJSON(b []byte) error {
+	u.given = true
+	return json.Unmarshal(b, &u.at)
+}
+
+// later puts work that the caller holds aside, or takes it up again. Managers, too, can put aside only their own.
+func (s *server) later(w http.ResponseWriter, r *http.Request) error {
+	id, err := number(r, "id")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Until until `json:"until"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if !body.Until.given {
+		return refuseField("until", `say until when: {"until":"2030-01-31T09:00:00Z"}, or null to take the work up again`)
+	}
+	work, err := s.Engine.Later(r.Context(), id, body.Until.at, CallerOf(r).Holder)
+	if err != nil {
+		return err
+	}
+	return s.answerWork(w, r, http.StatusOK, work)
+}
+
 // disposeMany closes much work in one call, each judged alone. A body that is no list of dispositions, or has an unknown field, refuses
 // the call; what a single call would refuse is that work's result.
 func (s *server) disposeMany(w http.ResponseWriter, r *http.Request) error {
@@ -214,11 +248,12 @@ func (s *server) release(w http.ResponseWriter, r *http.Request) error {
 		Task   *string `json:"task"`
 		DryRun bool    `json:"dry_run"`
 		Token  string  `json:"token"`
+		Code   string  `json:"code"`
 	}
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
-	filter := assign.Release{DryRun: body.DryRun, Token: body.Token}
+	filter := assign.Release{DryRun: body.DryRun, Token: body.Token, Code: body.Code}
 	for field, named := range map[string]struct{ from, to *string }{"user": {body.User, &filter.User}, "task": {body.Task, &filter.Task}} {
 		switch {
 		case named.from == nil:
@@ -276,7 +311,7 @@ func (s *server) showWork(w http.ResponseWriter, r *http.Request) error {
 	}
 	if c.Role == Observer {
 		if work.User != c.Holder.User {
-			work.Note = nil
+			work.Note, work.Result = nil, nil
 		}
 		for i := range work.Earlier {
 			if work.Earlier[i].User != c.Holder.User {
@@ -331,7 +366,7 @@ func (s *server) listWork(w http.ResponseWriter, r *http.Request) error {
 	if c := CallerOf(r); c.Role != Manager {
 		for i := range works {
 			if works[i].User != c.Holder.User {
-				works[i].Note = nil
+				works[i].Note, works[i].Result = nil, nil
 			}
 		}
 	}
@@ -362,10 +397,10 @@ func answerCSV(w http.ResponseWriter, r *http.Request, works []assign.Work, more
 	}
 	w.WriteHeader(http.StatusOK)
 	c := csv.NewWriter(w) // with CRLF, as RFC 4180 has it, this package would change line ends within notes and details
-	_ = c.Write([]string{"id", "task", "item", "user", "instance", "state", "assigned_at", "closed_at", "available_at", "attempt", "error", "note", "details", "deadline"})
+	_ = c.Write([]string{"id", "task", "item", "user", "instance", "state", "assigned_at", "closed_at", "available_at", "attempt", "error", "note", "details", "deadline", "code", "result"})
 	for _, work := range works {
 		row := []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, work.User, work.Instance, string(work.State), csvTime(&work.AssignedAt),
-			csvTime(work.ClosedAt), csvTime(work.AvailableAt), strconv.Itoa(work.Attempt), csvText(work.Error), csvText(work.Note), csvDetails(work), csvTime(work.Deadline)}
+			csvTime(work.ClosedAt), csvTime(work.AvailableAt), strconv.Itoa(work.Attempt), csvText(work.Error), csvText(work.Note), csvDetails(work), csvTime(work.Deadline), csvText(work.Code), string(work.Result)}
 		for i := range row {
 			row[i] = sheet.Text(row[i])
 		}

@@ -232,7 +232,7 @@ func (e *Engine) releaseAwayOf(ctx context.Context, task int64, user string, kno
 			back[h.by] = append(back[h.by], h.id)
 		}
 		for by, ids := range back {
-			closed, err := e.Return(ctx, tx, ids, by)
+			closed, err := e.Return(ctx, tx, ids, by, assign.CodeAway, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -284,15 +284,26 @@ with mine as materialized (
 ), ended as (
   update getwork.work w
   set state = 'returned', after = interval '0', available_at = clock_timestamp(),
-      closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id()
+      closed_at = clock_timestamp(), closed_by = $2, closed_xid = pg_current_xact_id(),
+      code = case when w.task_id = any($4) then $5 else $3 end
   from mine
   where w.id = mine.id and case w.state when 'held' then true end -- see closeMany
   returning w.id, w.task_id, w.item, w.state, w.available_at
 ), ` + SettleMany + `
 select array(select id from ended)`
 
-// Return returns held work at once, in the name of somebody else than its holder, and returns what it has closed.
-func (e *Engine) Return(ctx context.Context, tx pgx.Tx, ids []int64, by string) (closed []int64, err error) {
-	err = tx.QueryRow(ctx, e.SQL(returnWork), ids, by).Scan(&closed)
+// Coded is the code for which work of some tasks is returned.
+type Coded struct {
+	Code  string
+	Tasks []int64
+}
+
+// Return returns held work at once, in the name of somebody else than its holder, and returns what it has closed. code is one of the
+// server's own; that of work of some tasks may be another.
+func (e *Engine) Return(ctx context.Context, tx pgx.Tx, ids []int64, by, code string, some *Coded) (closed []int64, err error) {
+	if some == nil {
+		some = &Coded{Code: code}
+	}
+	err = tx.QueryRow(ctx, e.SQL(returnWork), ids, by, code, some.Tasks, some.Code).Scan(&closed)
 	return closed, err
 }

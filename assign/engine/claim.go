@@ -95,7 +95,7 @@ func (e *Engine) claimNamed(ctx context.Context, name, item string, c claimant) 
 		if err == nil { // by its id: it may have been closed in another tab
 			ctx, cancel := pg.Detached(ctx) // it is committed: say so even if the node shuts down
 			defer cancel()
-			w, _, err = e.Records.Disposed(ctx, id, assign.Disposition{})
+			w, err = e.Records.Work(ctx, id)
 			return w, true, err
 		}
 		if !again(err) {
@@ -486,7 +486,8 @@ for update`
 
 	closeReassigned = `
 update getwork.work
-set state = 'reassigned', closed_at = least(clock_timestamp(), lease_expires_at), closed_by = $2, closed_xid = pg_current_xact_id()
+set state = 'reassigned', closed_at = least(clock_timestamp(), lease_expires_at), closed_by = $2, closed_xid = pg_current_xact_id(),
+  code = '` + assign.CodeReassigned + `'
 where id = $1 and state = 'held'`
 )
 

@@ -62,6 +62,7 @@ const (
 	StepCommitted Step = "committed"  // has committed, not yet looked again
 	StepRecorded  Step = "recorded"   // clicks are committed, their task not yet woken
 	StepBusy      Step = "busy"       // another session has the lock
+	StepJudged    Step = "judged"     // a disposition fits its task's codes, and has closed nothing yet
 	StepNothing   Step = "nothing"    // has the run lock, and has read that there is nothing to do
 	StepRunBegins Step = "run begins" // the run row is written, the query not yet sent
 )

@@ -232,7 +232,7 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"warnHolders":        {warnHolders, []any{500}},
 		"nextLease":          {nextLease, nil},
 		"extendWork":         {extendWork, []any{1, "ann", ""}},
-		"closeWork":          {closeWork, []any{1, "completed", "ann", nil, false, nil, nil}},
+		"closeWork":          {closeWork, []any{1, "completed", "ann", nil, false, nil, nil, nil, nil, nil}},
 		"lockWork":           {lockWork, []any{1, "ann"}},
 		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
 		"countHeld":          {countHeld, []any{task, []string{"ann"}, []*string{nil}, []bool{false}}},

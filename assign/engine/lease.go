@@ -40,7 +40,7 @@ with due as materialized (
   update getwork.work w
   set state = case when w.attempt >= v.max_attempts then 'never' else 'expired' end,
       exhausted = coalesce(w.attempt >= v.max_attempts, false),
-      closed_at = clock_timestamp(), closed_xid = pg_current_xact_id()
+      closed_at = clock_timestamp(), closed_xid = pg_current_xact_id(), code = '` + assign.CodeExpired + `'
   from due, getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
   where w.id = due.id and s.task_id = w.task_id and w.state = 'held' and w.lease_expires_at <= clock_timestamp()
   returning w.id, w.task_id, w.item, w.state, w.available_at, w.user_name, w.instance
@@ -205,10 +205,14 @@ func (e *Engine) sweepOnce(ctx context.Context, statement string) (found []swept
 const stillLeased = `w.state = 'held' and w.lease_expires_at > clock_timestamp()
 `
 
+// extended begins a lease anew: that of work that is put aside begins when it is due.
+const extended = `
+set lease_expires_at = greatest(clock_timestamp(), later_until) + lease, warn_at = greatest(clock_timestamp(), later_until) + lease * 0.8
+`
+
 // extendWork repeats what it relies on: the work is still held by its holder, and its lease is not over.
 const extendWork = `
-update getwork.work w
-set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
+update getwork.work w` + extended + `
 where w.id = $1 and w.user_name = $2 and w.instance = $3 and ` + stillLeased + `
 returning w.task_id`
 
@@ -227,14 +231,14 @@ func (e *Engine) Extend(ctx context.Context, id int64, by assign.Holder) (assign
 	if err != nil {
 		return assign.Work{}, fmt.Errorf("extend work: %w", err)
 	}
-	w, _, err := e.Records.Disposed(ctx, id, assign.Disposition{})
+	found, _, err := e.Records.Disposed(ctx, id)
 	if err == nil {
-		err = judgeExtended(&w, by, extended)
+		err = judgeExtended(&found.Work, by, extended)
 	}
 	if err != nil {
 		return assign.Work{}, err
 	}
-	return w, nil
+	return found.Work, nil
 }
 
 // judgeExtended returns nil if the holder holds the work, and its lease was extended or it has none.
@@ -259,8 +263,7 @@ with mine as materialized (
   order by w.id
   for update
 )
-update getwork.work w
-set lease_expires_at = clock_timestamp() + lease, warn_at = clock_timestamp() + lease * 0.8
+update getwork.work w` + extended + `
 from mine
 where w.id = mine.id and case when ` + stillLeased + ` then true end
 returning w.task_id, w.id`
@@ -293,7 +296,7 @@ func (e *Engine) ExtendMany(ctx context.Context, ids []int64, by assign.Holder) 
 	if err != nil {
 		return nil, fmt.Errorf("extend work: %w", err)
 	}
-	found, err := e.works(ctx, ids, make([]*int64, len(ids)), make([]bool, len(ids)))
+	found, err := e.works(ctx, ids, new(assign.Carried))
 	if err != nil {
 		return nil, err
 	}
@@ -303,13 +306,57 @@ func (e *Engine) ExtendMany(ctx context.Context, ids []int64, by assign.Holder) 
 			results[i] = refused(id, assign.NoWork(id))
 			continue
 		}
-		if err := judgeExtended(&f.work, by, extended[id]); err != nil {
+		if err := judgeExtended(&f.Work, by, extended[id]); err != nil {
 			results[i] = refused(id, err)
 			continue
 		}
-		results[i] = assign.Result{ID: id, Status: 200, Work: &f.work}
+		results[i] = assign.Result{ID: id, Status: 200, Work: &f.Work}
 	}
 	return results, nil
+}
+
+// laterWork repeats what it relies on, as extendWork does: an expiry beside it has the row first, and it changes nothing, or finds the
+// lease prolonged.
+const laterWork = `
+update getwork.work w
+set later_until = $4::timestamptz,
+    lease_expires_at = greatest(clock_timestamp(), $4::timestamptz) + lease, warn_at = greatest(clock_timestamp(), $4::timestamptz) + lease * 0.8
+where w.id = $1 and w.user_name = $2 and w.instance = $3
+  and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+  and ($4::timestamptz is null or $4::timestamptz > clock_timestamp() and $4::timestamptz <= clock_timestamp() + interval '72 hours')
+returning w.task_id`
+
+// Later puts held work aside for its holder until a time, or takes it up again: nil. It stays held, and its lease begins anew then, so that
+// nobody else gets the item meanwhile. The refusals are those of [Engine.Extend]; a program's instance is refused with [assign.Forbidden].
+func (e *Engine) Later(ctx context.Context, id int64, until *time.Time, by assign.Holder) (assign.Work, error) {
+	if by.Instance != "" {
+		return assign.Work{}, assign.Refuse(assign.Forbidden, "a program does not put work aside; return it with after, and it comes back by itself")
+	}
+	var put bool
+	err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) ([]notify.Change, error) {
+		var task int64
+		err := tx.QueryRow(ctx, e.SQL(laterWork), id, by.User, by.Instance, until).Scan(&task)
+		if put = err == nil; errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil
+		}
+		return []notify.Change{{Task: task, Work: []int64{id}}}, err
+	})
+	if err != nil {
+		return assign.Work{}, fmt.Errorf("put work aside: %w", err)
+	}
+	found, _, err := e.Records.Disposed(ctx, id)
+	switch w := &found.Work; {
+	case err != nil:
+	case w.Holder() != by:
+		err = assign.NoWork(id)
+	case put && w.State == assign.WorkHeld: // otherwise it was closed meanwhile
+		return *w, nil
+	case found.Live:
+		err = assign.RefuseField("until", "until is a time within the next 72 hours, or null to take the work up again")
+	default:
+		err = leaseLostErr(*w)
+	}
+	return assign.Work{}, err
 }
 
 // leaseLostErr says to a holder why the work is no longer theirs.

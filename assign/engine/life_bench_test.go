@@ -110,7 +110,7 @@ func benchmarkLife(b *testing.B, rows int) {
 			batch.Queue(extendWork, id, g.users[i], g.instances[i])
 		}))
 		measured("completion", each(func(batch *pgx.Batch, i int, id int64) {
-			batch.Queue(closeWork, id, "completed", g.users[i], nil, false, nil, nil)
+			batch.Queue(closeWork, id, "completed", g.users[i], nil, false, nil, nil, nil, nil, nil)
 		}))
 	}
 	items := float64(round * clicks * each)

@@ -62,12 +62,16 @@ func TestManyAreJudgedAsOne(t *testing.T) {
 	attempts, note := 2, "called"
 	dispositions := []assign.Disposition{{Outcome: "complete"}, {Outcome: "complete", Note: &note}, giveBack(0), giveBack(time.Hour),
 		{Outcome: "return", After: lasting(time.Hour), To: new("others")}, {Outcome: "never"}, {Outcome: "fail"}, {Outcome: "fail", Error: &note},
+		{Code: new("ok")}, {Code: new("ok"), Outcome: "complete", Result: map[string]any{"score": 3.0}}, {Code: new("ok"), Outcome: "never"}, {Code: new("gone")},
+		{Code: new("busy")}, {Code: new("busy"), After: lasting(time.Hour), To: new("all")}, {Code: new("busy"), Outcome: "return", Note: &note}, {Code: new("call")},
+		{Code: new("ok"), After: lasting(0)}, {Outcome: "complete", Result: map[string]any{"score": "3"}}, {Outcome: "fail", Code: new("ok")},
 		{Outcome: "done"}, {Outcome: "return"}, {Outcome: "complete", After: lasting(0)}, giveBack(73 * time.Hour), {Outcome: "complete", Note: new(strings.Repeat("x", 4097))}}
 	states := []string{"held", "ran out", "last attempt", "of somebody else", "of another instance"}
 	var made [2][]assign.Disposal
 	for i, task := range []string{"together", "alone"} {
 		newInbox(t, n, task, func(s *assign.Settings) {
 			s.MaxAttempts, s.Lease, s.MaxRequest = &attempts, lasting(time.Hour), 1000
+			s.Outcomes, s.Result = calls, []assign.ResultField{{Name: "score", Type: "number"}}
 		})
 		var keys []string
 		for range len(states) * len(dispositions) {
@@ -105,14 +109,15 @@ func TestManyAreJudgedAsOne(t *testing.T) {
 		return answers
 	}
 	const rows = `
-select string_agg(concat_ws(' ', w.item, w.state, w.after, w.to_others, w.note, w.error, w.exhausted, w.closed_by,
+select string_agg(concat_ws(' ', w.item, w.state, w.after, w.to_others, w.note, w.error, w.exhausted, w.closed_by, w.code, w.result,
     round(extract(epoch from w.available_at - w.closed_at) / 100), w.closed_xid is not null,
     i.done_at is not null, case when i.due_at = 'infinity' then 'never' else round(extract(epoch from i.due_at - w.closed_at) / 100)::text end), E'\n' order by w.item)
 from getwork.work w join getwork.task_state s using (task_id) left join getwork.item i using (task_id, item) where s.name = $1`
 	for _, asManager := range []bool{false, false, true, true} {
 		together, alone := outcome(0, asManager), outcome(1, asManager)
 		for i := range together {
-			mine, theirs := strings.ReplaceAll(together[i], fmt.Sprint("work ", made[0][i].ID), "it"), strings.ReplaceAll(alone[i], fmt.Sprint("work ", made[1][i].ID), "it")
+			mine := strings.NewReplacer(fmt.Sprint("work ", made[0][i].ID), "it", "task together", "task").Replace(together[i])
+			theirs := strings.NewReplacer(fmt.Sprint("work ", made[1][i].ID), "it", "task alone", "task").Replace(alone[i])
 			if mine != theirs {
 				t.Errorf("%s, %+v, manager %v: together %s, alone %s", states[i/len(dispositions)], made[0][i].Disposition, asManager, mine, theirs)
 			}

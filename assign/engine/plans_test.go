@@ -174,7 +174,7 @@ func TestManyAreLookedUp(t *testing.T) {
 			sql  string
 			args []any
 		}{
-			{closeMany, []any{ids, states, make([]*int64, len(ids)), flags, make([]*string, len(ids)), make([]*string, len(ids)), false, "ann", ""}},
+			{closeMany, []any{ids, states, make([]*int64, len(ids)), flags, make([]*string, len(ids)), make([]*string, len(ids)), false, "ann", make([]*string, len(ids)), make([]*string, len(ids)), make([]*int, len(ids)), ""}},
 			{extendMany, []any{ids, "ann", ""}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

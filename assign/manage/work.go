@@ -56,6 +56,11 @@ func Release(ctx context.Context, e *engine.Engine, what assign.Release, by stri
 				return err
 			}
 			done.Count = len(set)
+			if what.Code != "" {
+				if _, err = codedTasks(ctx, e, tx, set, what.Code); err != nil {
+					return err
+				}
+			}
 			done.Requests, err = e.CountWaiting(ctx, tx, what.User, task)
 			return err
 		})
@@ -64,6 +69,7 @@ func Release(ctx context.Context, e *engine.Engine, what assign.Release, by stri
 		}
 		return done, nil
 	}
+	coded := engine.Coded{Code: what.Code}
 	for first, rest := true, []heldWork(nil); first || len(rest) > 0; first = false {
 		var part released
 		err := e.TransactAnnouncing(ctx, func(tx pgx.Tx) (changes []notify.Change, err error) {
@@ -72,9 +78,12 @@ func Release(ctx context.Context, e *engine.Engine, what assign.Release, by stri
 				if part.cancelled, set, err = beginRelease(ctx, e, tx, what, task); err != nil {
 					return nil, err
 				}
+				if coded.Tasks, err = codedTasks(ctx, e, tx, set, what.Code); err != nil {
+					return nil, err
+				}
 			}
 			batch := set[:min(len(set), releaseBatch)]
-			if part.byTask, err = releasePart(ctx, e, tx, batch, by); err != nil {
+			if part.byTask, err = releasePart(ctx, e, tx, batch, by, &coded); err != nil {
 				return nil, err
 			}
 			if n := part.count(); first && n != len(batch) {
@@ -85,6 +94,9 @@ func Release(ctx context.Context, e *engine.Engine, what assign.Release, by stri
 				changes = append(changes, notify.Change{Task: task, Work: ids})
 			}
 			detail := map[string]any{"user": what.User, "task": what.Task, "count": part.count(), "requests": len(part.cancelled)}
+			if what.Code != "" {
+				detail["code"] = what.Code
+			}
 			return changes, e.Audit.Write(ctx, tx, audit.Act{Act: "work.release", Object: cmp.Or(what.User, what.Task), Detail: detail})
 		})
 		if err != nil {
@@ -181,13 +193,48 @@ func beginRelease(ctx context.Context, e *engine.Engine, tx pgx.Tx, what assign.
 	return cancelled, set, err
 }
 
+const selectReleasedTasks = `
+select s.task_id, ` + records.OutcomeColumns + `
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where s.task_id = any($1) and v.outcomes is not null
+order by s.name`
+
+// codedTasks returns those tasks of the set that have outcomes. It refuses a code that one of them does not know as a return, and none if one
+// requires it.
+func codedTasks(ctx context.Context, e *engine.Engine, tx pgx.Tx, set []heldWork, code string) (tasks []int64, err error) {
+	named := map[int64]bool{}
+	for _, w := range set {
+		named[w.task] = true
+	}
+	rows, err := tx.Query(ctx, e.SQL(selectReleasedTasks), slices.Collect(maps.Keys(named)))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var task int64
+		var r assign.OutcomeRules
+		if err := rows.Scan(append([]any{&task}, records.IntoOutcomes(&r)...)...); err != nil {
+			return nil, err
+		}
+		if code == "" && !r.RequireCode {
+			continue
+		}
+		if err := r.Returns(code); err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks, rows.Err()
+}
+
 // releasePart closes what is still held of a batch, and returns that by task.
-func releasePart(ctx context.Context, e *engine.Engine, tx pgx.Tx, batch []heldWork, by string) (byTask map[int64][]int64, err error) {
+func releasePart(ctx context.Context, e *engine.Engine, tx pgx.Tx, batch []heldWork, by string, coded *engine.Coded) (byTask map[int64][]int64, err error) {
 	ids, taskOf := make([]int64, len(batch)), make(map[int64]int64, len(batch))
 	for i, w := range batch {
 		ids[i], taskOf[w.id] = w.id, w.task
 	}
-	closed, err := e.Return(ctx, tx, ids, by)
+	closed, err := e.Return(ctx, tx, ids, by, assign.CodeReleased, coded)
 	if err != nil {
 		return nil, err
 	}

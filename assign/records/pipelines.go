@@ -15,13 +15,13 @@ import (
 const WorkColumns = `w.id, s.name, w.item, w.user_name, w.instance, w.slot, w.details, w.assigned_at, w.lease_expires_at,
   w.attempt, w.state, w.closed_at, w.available_at, w.note, w.error, w.to_others, w.exhausted,
   coalesce(w.state = 'held' and w.lease_expires_at - w.lease * 0.2 <= clock_timestamp(), false),
-  (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.deadline, coalesce(w.again, false), coalesce(w.from_work, 0), w.task_id`
+  (extract(epoch from w.lease) * 1000000)::bigint, w.closed_by, w.deadline, coalesce(w.again, false), coalesce(w.from_work, 0), w.code, w.result, w.later_until, w.task_id`
 
 // workScan reads rows of WorkColumns, one after another.
 type workScan struct {
 	w                           assign.Work
 	task, user, instance, state repeated
-	details                     borrowed
+	details, result             borrowed
 	into                        []any
 
 	// carried returns the counts of the answers that the row's work is for. Its details are left out unless they fit into all of
@@ -44,7 +44,7 @@ func NewWorkScan(also ...any) *workScan {
 	w := &s.w
 	s.into = append([]any{&w.ID, &s.task, &w.Item, &s.user, &s.instance, &w.Slot, &s.details, &w.AssignedAt, &w.LeaseExpiresAt,
 		&w.Attempt, &s.state, &w.ClosedAt, &w.AvailableAt, &w.Note,
-		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &w.Lease, &w.ClosedBy, &w.Deadline, &w.Again, &w.From, &w.TaskID}, also...)
+		&w.Error, &w.ToOthers, &w.Exhausted, &w.Expiring, &w.Lease, &w.ClosedBy, &w.Deadline, &w.Again, &w.From, &w.Code, &s.result, &w.LaterUntil, &w.TaskID}, also...)
 	return s
 }
 
@@ -61,12 +61,13 @@ func (s *workScan) Scan(row pgx.CollectableRow) (assign.Work, error) {
 	w.Task, w.User, w.Instance, w.State = string(s.task), string(s.user), string(s.instance), assign.WorkState(s.state)
 	if s.fits(&w) {
 		w.SetDetails(bytes.Clone(s.details))
+		w.Result = bytes.Clone(s.result)
 	} else {
 		w.LeaveOut()
 	}
 	w.AssignedAt = w.AssignedAt.UTC()
 	w.LeaseExpiresAt, w.ClosedAt, w.AvailableAt = assign.UTC(w.LeaseExpiresAt), assign.UTC(w.ClosedAt), assign.UTC(w.AvailableAt)
-	w.Deadline = assign.UTC(w.Deadline)
+	w.Deadline, w.LaterUntil = assign.UTC(w.Deadline), assign.UTC(w.LaterUntil)
 	return w, err
 }
 
@@ -75,7 +76,7 @@ func (s *workScan) fits(w *assign.Work) bool {
 		return true
 	}
 	for _, c := range s.carried(w) {
-		if !c.Fits(len(s.details)) {
+		if !c.Fits(len(s.details) + len(s.result)) {
 			return false
 		}
 	}

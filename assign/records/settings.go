@@ -31,6 +31,8 @@ var SettingsColumns = func() string {
 			column = `(extract(epoch from ` + column + `) * 1000000)::bigint`
 		case of.Type == reflect.TypeFor[assign.Query]():
 			column = `coalesce(` + column + `, '')`
+		case isJSON(of):
+			column = `coalesce(` + column + `, '[]')`
 		case (of.Type.Kind() == reflect.String || of.Type.Kind() == reflect.Int) && of.New != "":
 			column = `coalesce(` + column + `, '` + of.New + `')`
 		}
@@ -47,6 +49,11 @@ func IntoSettings(s *assign.Settings) (into []any) {
 		}
 	}
 	return into
+}
+
+// isJSON reports whether the setting is a list that its column has as JSON; null: it is empty.
+func isJSON(of assign.Setting) bool {
+	return of.Type.Kind() == reflect.Slice && of.Type.Elem().Kind() == reflect.Struct
 }
 
 func inState(of assign.Setting) bool { return of.Name == "name" || of.Name == "paused" }
@@ -87,6 +94,17 @@ func FromSettings(s *assign.Settings, conflicts []int64, onward int64) (values [
 				display = new(string(b))
 			}
 			value = display
+		}
+		if isJSON(of) {
+			var list *string
+			if of.In(s).Len() > 0 {
+				b, err := json.Marshal(value)
+				if err != nil {
+					return nil, fmt.Errorf("encode %s: %w", of.Name, err)
+				}
+				list = new(string(b))
+			}
+			value = list
 		}
 		switch of.Name {
 		case "conflicts_with":

@@ -68,7 +68,7 @@ func (rs *Records) Work(ctx context.Context, id int64) (assign.Work, error) {
 
 // The order makes it a search in work_past_item: see LastOf.
 const selectEarlier = `
-select coalesce(v.notes, 'holders') = 'holders' or $4, w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.note, w.error
+select coalesce(v.notes, 'holders') = 'holders' or $4, w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.code, w.note, w.error
 from getwork.task_state s
 join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join lateral (
@@ -93,7 +93,7 @@ func (rs *Records) Earlier(ctx context.Context, w assign.Work, manages bool) ([]
 	var at *time.Time
 	var e assign.Ending
 	earlier := []assign.Ending{}
-	_, err = pgx.ForEachRow(rows, []any{&shown, &id, &user, &instance, &state, &at, &e.ClosedBy, &e.Note, &e.Error}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&shown, &id, &user, &instance, &state, &at, &e.ClosedBy, &e.Code, &e.Note, &e.Error}, func() error {
 		if id != nil {
 			e.ID, e.User, e.Instance, e.State, e.ClosedAt = *id, *user, *instance, assign.WorkState(*state), at.UTC()
 			earlier = append(earlier, e)
@@ -112,7 +112,7 @@ func (rs *Records) Earlier(ctx context.Context, w assign.Work, manages bool) ([]
 // selectLinked selects the endings of the completed work $5 that a work's item went on from, and of what went on from the work $3. That is
 // of the same item, in the tasks that one of its task's versions names.
 const selectLinked = `
-select w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.note, w.error
+select w.id, w.user_name, w.instance, w.state, w.closed_at, w.closed_by, w.code, w.note, w.error
 from (
   select w.* from getwork.work w where w.id = nullif($5::bigint, 0) and w.state <> 'held'
   union all
@@ -139,7 +139,7 @@ func (rs *Records) Linked(ctx context.Context, w assign.Work, manages bool) ([]a
 		return nil, fmt.Errorf("read what the work went on from, and to: %w", err)
 	}
 	linked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e assign.Ending, err error) {
-		err = row.Scan(&e.ID, &e.User, &e.Instance, &e.State, &e.ClosedAt, &e.ClosedBy, &e.Note, &e.Error)
+		err = row.Scan(&e.ID, &e.User, &e.Instance, &e.State, &e.ClosedAt, &e.ClosedBy, &e.Code, &e.Note, &e.Error)
 		e.ClosedAt = e.ClosedAt.UTC()
 		return e, err
 	})
@@ -149,29 +149,77 @@ func (rs *Records) Linked(ctx context.Context, w assign.Work, manages bool) ([]a
 	return linked, nil
 }
 
-const selectDisposed = `
-select ` + WorkColumns + `, w.after is not distinct from $2 * interval '1 microsecond' and w.to_others = $3
-from getwork.work w join getwork.task_state s using (task_id)
-where w.id = $1`
-
-// Disposed is Work for its holder, and reports whether it was closed in just that way.
-func (rs *Records) Disposed(ctx context.Context, id int64, d assign.Disposition) (w assign.Work, same bool, err error) {
-	rows, err := rs.db.Query(ctx, rs.sql(selectDisposed), id, d.After, d.ToOthers())
-	if err != nil {
-		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
-	}
-	w, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (assign.Work, error) { return ScanWork(row, &same) })
-	if errors.Is(err, pgx.ErrNoRows) {
-		return assign.Work{}, false, assign.NoWork(id)
-	}
-	if err != nil {
-		return assign.Work{}, false, fmt.Errorf("read work: %w", err)
-	}
-	return w, same && ClosedAs(&w, d), nil
+// Disposed is work for whoever lets go of it.
+type Disposed struct {
+	Work  assign.Work
+	Live  bool // it is held, and its lease is not over
+	after *assign.Duration
 }
 
-// ClosedAs reports whether work is in the state in which the disposition leaves it.
-func ClosedAs(w *assign.Work, d assign.Disposition) bool {
+// DisposedColumns are the columns that [NewDisposedScan] reads; s is task_state, w work.
+const DisposedColumns = WorkColumns + `, (extract(epoch from w.after) * 1000000)::bigint,
+  w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())`
+
+// NewDisposedScan returns a function that reads rows of DisposedColumns, and of further columns into also. Their details are left out
+// as carried says; nil: never.
+func NewDisposedScan(carried *assign.Carried, also ...any) func(pgx.CollectableRow) (Disposed, error) {
+	var d Disposed
+	scan := NewWorkScan(append([]any{&d.after, &d.Live}, also...)...)
+	if carried != nil {
+		scan.Within(carried)
+	}
+	return func(row pgx.CollectableRow) (_ Disposed, err error) {
+		d.Work, err = scan.Scan(row)
+		return d, err
+	}
+}
+
+// OutcomeColumns are the columns that IntoOutcomes reads; s is task_state, v its task_version.
+const OutcomeColumns = `s.name, s.version, v.outcomes, coalesce(v.require_code, false), v.result`
+
+// IntoOutcomes returns the targets for a scan of OutcomeColumns.
+func IntoOutcomes(r *assign.OutcomeRules) []any {
+	return []any{&r.Task, &r.Version, &r.Outcomes, &r.RequireCode, &r.Result}
+}
+
+const selectDisposed = `
+select ` + DisposedColumns + `, ` + OutcomeColumns + `
+from getwork.work w join getwork.task_state s using (task_id)
+join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+where w.id = $1`
+
+// Disposed is Work for its holder, with what its task says of dispositions now.
+func (rs *Records) Disposed(ctx context.Context, id int64) (d Disposed, rules assign.OutcomeRules, err error) {
+	rows, err := rs.db.Query(ctx, rs.sql(selectDisposed), id)
+	if err != nil {
+		return d, rules, fmt.Errorf("read work: %w", err)
+	}
+	d, err = pgx.CollectExactlyOneRow(rows, NewDisposedScan(nil, IntoOutcomes(&rules)...))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d, rules, assign.NoWork(id)
+	}
+	if err != nil {
+		return d, rules, fmt.Errorf("read work: %w", err)
+	}
+	return d, rules, nil
+}
+
+// ClosedAs reports whether work was closed in just that way. What the disposition leaves to its code was as the code said then.
+func (f *Disposed) ClosedAs(d assign.Disposition) bool {
+	w := &f.Work
+	if string(assign.Canonical(d.Result)) != string(w.Result) {
+		return false
+	}
+	if d.Code != nil {
+		return w.Code != nil && *w.Code == *d.Code && (d.Outcome == "" || w.State == d.State()) &&
+			(d.After == nil || f.after != nil && *f.after == *d.After) && (d.To == nil || w.ToOthers == d.ToOthers())
+	}
+	if w.Code != nil && !strings.HasPrefix(*w.Code, "_") {
+		return false
+	}
+	if (d.After == nil) != (f.after == nil) || d.After != nil && *d.After != *f.after || w.ToOthers != d.ToOthers() {
+		return false
+	}
 	if d.Outcome == "fail" && w.Exhausted {
 		return w.State == "never"
 	}

@@ -22,6 +22,11 @@ export interface Work {
   closed_at: Time | null;
   available_at: Time | null;
   note: string | null;
+  /** Of an outcome of its task, or one of the server's, which begins with _. */
+  code?: string;
+  result?: Record<string, string | number | boolean>;
+  /** Its holder has put it aside until then. */
+  later_until?: Time;
   /** Only of an item with one. */
   deadline?: Time;
   lease?: Duration;
@@ -35,7 +40,7 @@ export interface Work {
   /** Somebody had let go of the item before. */
   again?: boolean;
   /** How: only from showWork(), for those who may know. */
-  earlier?: { id: string; user: string; instance?: string; state: string; closed_at: Time; closed_by?: string; note: string | null; error?: string }[];
+  earlier?: { id: string; user: string; instance?: string; state: string; closed_at: Time; closed_by?: string; code?: string; note: string | null; error?: string }[];
   /** There are details that are too large for this answer; details is {}, and showWork() reads them, unless they are too large for any. */
   details_left_out?: boolean;
 }
@@ -205,10 +210,15 @@ export interface Hello {
   server_time: Time;
 }
 
+/** What a code leaves to be said may be left out. */
 export type Disposition =
-  | { outcome: 'complete' | 'never'; note?: string }
-  | { outcome: 'return'; after: Duration; to?: 'all' | 'others'; note?: string }
+  | { outcome: 'complete' | 'never'; note?: string; result?: Result }
+  | { outcome: 'return'; after: Duration; to?: 'all' | 'others'; note?: string; result?: Result }
+  | { code: string; outcome?: 'complete' | 'return' | 'never'; after?: Duration; to?: 'all' | 'others'; note?: string; result?: Result }
   | { outcome: 'fail'; error?: string; note?: string };
+
+/** By the fields that its task keeps. */
+export type Result = Record<string, string | number | boolean | null>;
 
 /** A list of the API: {<plural>: […], next_cursor?}. */
 export type Page<Plural extends string, Row> = { [name in Plural]: Row[] } & { next_cursor?: string };
@@ -322,6 +332,7 @@ export interface Rest {
   showWork(id: string): Promise<Work>;
   dispose(id: string, body: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
   extend(id: string): Promise<Work>;
+  later(id: string, until: Time | null): Promise<Work>;
   /** For the caller, or for whom a manager names. */
   claim(task: string, item: string, to?: { user: string; force?: boolean }): Promise<Work>;
 
@@ -401,6 +412,7 @@ export interface Client extends EventTarget {
   cancel(id: string): Promise<Request>;
   dispose(id: string, disposition: Disposition, options?: { keepalive?: boolean; repeats?: number }): Promise<Work>;
   extend(id: string): Promise<Work>;
+  later(id: string, until: Time | null): Promise<Work>;
   claim(task: string, item: string): Promise<Work>;
   away(absence?: NewAbsence): Promise<Absence>;
   back(id: string): Promise<Absence>;

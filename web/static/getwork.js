@@ -176,6 +176,8 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** keepalive: it is sent even if the page is just being left. repeats: 0, if the caller repeats it after a 429. */
     dispose: (id, body, { keepalive, repeats } = {}) => send('POST', `${api}/work/${segment(id)}/disposition`, body, { keepalive, repeats }),
     extend: (id) => send('POST', `${api}/work/${segment(id)}/extend`),
+    /** until: RFC 3339, or null to take the work up again. */
+    later: (id, until) => send('POST', `${api}/work/${segment(id)}/later`, { until }),
     claim: (task, item, to) => send('POST', `${taskAt(task)}/items/${segment(item)}/claim`, to, { within: patience }),
 
     // For observers. A list is {<plural>: […], next_cursor?}; empty filters do not filter.
@@ -370,9 +372,9 @@ class Client extends EventTarget {
    * attempt. If the lease is lost, the call fails with type '/problems/lease-lost', and `gone` comes. keepalive: it is sent
    * even if the page is just being left. repeats: how often it is repeated after a 429; twice by default.
    */
-  async dispose(id, { outcome, after, to, error, note, code, result }, { keepalive, repeats } = {}) {
-    this.#closing.set(id, becomes[outcome]);
-    const answer = this.#api.dispose(id, { outcome, after, to, error, note, code, result }, { keepalive, repeats }).finally(() => this.#closing.delete(id));
+  async dispose(id, { outcome, code, after, to, error, note, result }, { keepalive, repeats } = {}) {
+    this.#closing.set(id, becomes[outcome] ?? Object.values(becomes).flat()); // a code may say it
+    const answer = this.#api.dispose(id, { outcome, code, after, to, error, note, result }, { keepalive, repeats }).finally(() => this.#closing.delete(id));
     const work = await this.#correcting(answer, id);
     this.#takeWork(work, true);
     this.#changed();
@@ -385,6 +387,17 @@ class Client extends EventTarget {
    */
   async extend(id) {
     const work = await this.#correcting(this.#api.extend(id), id);
+    this.#takeWork(work);
+    this.#changed();
+    return work;
+  }
+
+  /**
+   * Puts held work aside until a time in RFC 3339, at most 72 hours from now, or takes it up again with null. It stays held, and its
+   * lease begins then. Returns the work with its later_until.
+   */
+  async later(id, until) {
+    const work = await this.#correcting(this.#api.later(id, until), id);
     this.#takeWork(work);
     this.#changed();
     return work;

@@ -40,6 +40,14 @@ export const groups = [
     { name: 'pick', label: t`Asked for`, kind: 'choice', choices: [['any', t`by name, too`], ['next', t`only as what comes next`]],
       help: t`Whether people may ask for this task and claim its items, or take what comes next.` },
   ] },
+  { title: t`Why it is let go of`, tab: 'limits', fields: [
+    { name: 'outcomes', label: t`Reasons`, kind: 'entries', most: 20, wide: true,
+      help: `${t`JSON with the reasons that people choose from:`} ${'[{"code": "busy", "label": "Busy", "do": "return", "after": "2h"}]'}.` },
+    { name: 'require_code', label: t`A reason`, kind: 'truth', choices: [['false', t`may be given`], ['true', t`must be given`]],
+      help: t`Whether work is let go of only with a reason.` },
+    { name: 'result', label: t`Result`, kind: 'entries', most: 50, wide: true,
+      help: `${t`JSON with the fields that people fill in:`} ${'[{"name": "score", "type": "number", "min": 0, "max": 10, "required": true}]'}.` },
+  ] },
   { title: t`How it is shown`, tab: 'display', fields: [
     { name: 'position', label: t`Position`, kind: 'count', least: -1_000_000, most: 1_000_000, none: t`after those that have one, by title`,
       help: t`Where the task stands in the list that people see, the lowest first.` },
@@ -94,7 +102,8 @@ export const fields = new Map([...about, ...queries.map((f) => ({ ...f, tab: 'qu
 export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, done_by: 1, once: false, max_attempts: null, backoff: '30s', rerun_after: '1m',
-  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', on_complete: null, paused: false, version: 0,
+  conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', on_complete: null,
+  outcomes: [], require_code: false, result: [], paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
@@ -117,6 +126,7 @@ export function textOf(field, value) {
   if (field.kind === 'list') return { list: value, adding: '' };
   if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])));
   if (field.kind === 'json') return value === null ? '' : JSON.stringify(value, null, 2);
+  if (field.kind === 'entries') return value.length === 0 ? '' : JSON.stringify(value, null, 2);
   return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
 }
 
@@ -134,6 +144,7 @@ export function read(field, typed) {
     case 'list': return readList(field, typed);
     case 'truth': return { value: typed === 'true' };
     case 'json': return readJSON(typed);
+    case 'entries': return empty ? { value: [] } : readEntries(field, typed);
     case 'name': return slug.test(typed)
       ? { value: typed } : { error: t`A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.` };
     case 'sql': if (empty) return { error: t`Write a SELECT that returns a column item, best first.` };
@@ -158,6 +169,15 @@ function readJSON(text) {
   try {
     const value = JSON.parse(text);
     return value && typeof value === 'object' && !Array.isArray(value) ? { value } : { error: t`A JSON object in braces.` };
+  } catch (e) {
+    return { error: t`This is not JSON: ${e.message}.` };
+  }
+}
+
+function readEntries({ most }, text) {
+  try {
+    const value = JSON.parse(text);
+    return Array.isArray(value) && value.length <= most ? { value } : { error: t`A JSON list in square brackets, of at most ${String(most)}.` };
   } catch (e) {
     return { error: t`This is not JSON: ${e.message}.` };
   }
@@ -198,7 +218,7 @@ export function same(field, a, b) {
   switch (field.kind) {
     case 'duration': return microseconds(a) === microseconds(b);
     case 'list': return a.length === b.length && a.every((v) => b.includes(v));
-    case 'json': case 'rows': return sorted(a) === sorted(b);
+    case 'json': case 'rows': case 'entries': return sorted(a) === sorted(b);
     case 'sql': case 'lines': return linesOf(a).join('\n') === linesOf(b).join('\n');
   }
   return a === b;
@@ -212,10 +232,10 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 
 /** A setting's value in words. */
 export function valueText(field, value) {
-  if (value === null || (field.kind === 'list' && value.length === 0)) return field.none ?? t`none`;
+  if (value === null || (['list', 'entries'].includes(field.kind) && value.length === 0)) return field.none ?? t`none`;
   if (field.kind === 'list') return value.join(', ');
   if (field.kind === 'choice' || field.kind === 'truth') return new Map(field.choices).get(String(value)) ?? value;
-  if (field.kind === 'json') return JSON.stringify(value);
+  if (field.kind === 'json' || field.kind === 'entries') return JSON.stringify(value);
   if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])).filter(Boolean).join(' ')).join(' · ') || t`none`;
   return value === '' ? t`empty` : String(value);
 }
