@@ -35,6 +35,7 @@ type commandLine struct {
 	Pipeline cli.PipelineCmd `cmd:"" group:"work" help:"Show the work that you hold, and your waiting requests."`
 	Agent    cli.AgentCmd    `cmd:"" group:"work" help:"Take work from a task, and run a program for each item."`
 	Done     cli.DoneCmd     `cmd:"" group:"work" help:"Let go of work: complete it, return it, set it to never, or report that it failed."`
+	Later    cli.LaterCmd    `cmd:"" group:"work" help:"Put work that you hold aside for a while."`
 	Away     cli.AwayCmd     `cmd:"" group:"work" help:"Be away for a time, and get no work."`
 	Back     cli.BackCmd     `cmd:"" group:"work" help:"Be back: end your absence."`
 
@@ -72,7 +73,7 @@ type commandLine struct {
 
 // flags is how the flags of all commands are read.
 var flags = kong.OptionFunc(func(k *kong.Kong) error {
-	return errors.Join(cli.SettingFlags.Apply(k), kong.PostBuild(fromEnvironment).Apply(k))
+	return errors.Join(cli.SettingFlags.Apply(k), cli.ListFlags.Apply(k), kong.PostBuild(fromEnvironment).Apply(k))
 })
 
 // groups are the titles in --help.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"getwork/assign"
 )
@@ -37,6 +38,16 @@ func (c *Client) Dispose(ctx context.Context, work int64, d assign.Disposition, 
 // is no longer the caller's; then stop working on the item.
 func (c *Client) Extend(ctx context.Context, work int64, options ...Option) (w assign.Work, err error) {
 	err = c.sendSafe(ctx, http.MethodPost, path("work", text(work), "extend"), nil, &w, options)
+	return w, err
+}
+
+// Later puts held work aside until a time, at most 72 hours from now, or takes it up again: nil. It stays the caller's, and its lease begins
+// then. It is refused with [assign.LeaseLost] if the work is no longer the caller's. Not for programs.
+func (c *Client) Later(ctx context.Context, work int64, until *time.Time, options ...Option) (w assign.Work, err error) {
+	body := struct {
+		Until *time.Time `json:"until"`
+	}{until}
+	err = c.sendSafe(ctx, http.MethodPost, path("work", text(work), "later"), body, &w, options)
 	return w, err
 }
 

@@ -18,7 +18,7 @@ type Writer struct {
 }
 
 // heads are the columns of CSV.
-var heads = []string{"id", "task", "item", "slot", "user", "instance", "state", "attempt", "assigned_at", "lease_expires_at", "closed_at", "available_at", "error", "note", "details", "deadline"}
+var heads = []string{"id", "task", "item", "slot", "user", "instance", "state", "attempt", "assigned_at", "lease_expires_at", "closed_at", "available_at", "error", "note", "details", "deadline", "code", "result"}
 
 // NewWriter returns a writer. A table of CSV begins with the names of its columns, unless it continues another.
 func NewWriter(w io.Writer, f Format, continued bool) (*Writer, error) {
@@ -63,7 +63,7 @@ func cells(w assign.Work) []string {
 		details = ""
 	}
 	row := []string{strconv.FormatInt(w.ID, 10), w.Task, w.Item, strconv.Itoa(w.Slot), w.User, w.Instance, string(w.State), strconv.Itoa(w.Attempt),
-		moment(&w.AssignedAt), moment(w.LeaseExpiresAt), moment(w.ClosedAt), moment(w.AvailableAt), text(w.Error), text(w.Note), details, moment(w.Deadline)}
+		moment(&w.AssignedAt), moment(w.LeaseExpiresAt), moment(w.ClosedAt), moment(w.AvailableAt), text(w.Error), text(w.Note), details, moment(w.Deadline), text(w.Code), string(w.Result)}
 	for i := range row {
 		row[i] = sheet.Text(row[i])
 	}

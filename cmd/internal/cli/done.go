@@ -23,6 +23,8 @@ import (
 type DoneCmd struct {
 	IDs     []string       `arg:"" name:"work-id" help:"The work to let go of; get and pipeline show its id."`
 	Outcome string         `help:"complete, the default: it is done. return: it goes back to the queue after --after. never: nobody gets it for this task again. fail: the attempt went wrong; it comes back after the task's backoff." default:"" enum:",complete,return,never,fail" placeholder:"complete|return|never|fail"`
+	Code    *string        `help:"Why, as a code of the task's outcomes, which says what is done." placeholder:"CODE"`
+	Field   []string       `sep:"none" help:"A field of the result, as NAME=VALUE; may be repeated. A number, true and false are taken as such, all else and what stands in double quotes as text." placeholder:"NAME=VALUE"`
 	After   *time.Duration `help:"With --outcome return: how long until somebody may get it again, from 0s to 72h." placeholder:"4h"`
 	To      *string        `help:"With --outcome return: all, or others, so that you don't get it again." enum:"all,others" placeholder:"all|others"`
 	Error   *string        `help:"With --outcome fail: what went wrong, in at most 4 KiB." placeholder:"TEXT"`
@@ -39,12 +41,30 @@ func (DoneCmd) Help() string {
   getwork done 17 --outcome return --after 0s --to others
   getwork done 17 --outcome fail --error "the photo is broken"
   getwork done 17 --outcome never
+  getwork done 17 --code no-answer --field rings=3
 
 Repeating a command changes nothing. Managers may let go of other people's work: --role manager.`
 }
 
 func (c DoneCmd) disposition() (assign.Disposition, error) {
-	d := assign.Disposition{Outcome: cmp.Or(c.Outcome, "complete"), After: (*assign.Duration)(c.After), To: c.To, Error: c.Error, Note: c.Note}
+	d := assign.Disposition{Outcome: cmp.Or(c.Outcome, "complete"), Code: c.Code, After: (*assign.Duration)(c.After), To: c.To, Error: c.Error, Note: c.Note}
+	for _, field := range c.Field {
+		name, value, is := strings.Cut(field, "=")
+		if !is || name == "" {
+			return d, command.Usage("--field has the form NAME=VALUE, not %q", field)
+		}
+		if _, twice := d.Result[name]; twice {
+			return d, command.Usage("--field %s stands there twice", name)
+		}
+		if d.Result == nil {
+			d.Result = map[string]any{}
+		}
+		d.Result[name] = valueOf(value)
+	}
+	if c.Code != nil { // the task's codes say what goes with it, and the server checks it
+		d.Outcome = c.Outcome
+		return d, nil
+	}
 	switch {
 	case c.Outcome == "return" && c.After == nil:
 		return d, command.Usage("--outcome return needs --after, from 0s to 72h: how long until somebody may get it again")
@@ -58,6 +78,18 @@ func (c DoneCmd) disposition() (assign.Disposition, error) {
 		return d, command.Usage("--after must be from 0s to 72h, not %s", assign.Duration(*c.After))
 	}
 	return d, nil
+}
+
+// valueOf returns the value of a field that was typed.
+func valueOf(text string) any {
+	var v any
+	if json.Unmarshal([]byte(text), &v) == nil {
+		switch v.(type) {
+		case string, float64, bool:
+			return v
+		}
+	}
+	return text
 }
 
 // Run closes the work, in calls of up to [assign.MaxMany]. A refused item keeps no other from being closed.

@@ -67,9 +67,9 @@ func printWork(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
 		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, minute(&work.AssignedAt),
-			minute(work.LeaseExpiresAt), minute(work.Deadline), attempt(works, work), detailsOf(work)}
+			minute(work.LeaseExpiresAt), minute(work.Deadline), minute(work.LaterUntil), attempt(works, work), detailsOf(work)}
 	}
-	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "DEADLINE", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
+	return Table(w, lean([]string{"WORK-ID", "TASK", "ITEM", "SINCE", "LEASE UNTIL", "DEADLINE", "LATER", "ATTEMPT", "DETAILS"}, &rows, 4), rows)
 }
 
 // detailsOf returns work's details for a line.

@@ -227,6 +227,21 @@ var SettingFlags = kong.NamedMapper("setting", kong.MapperFunc(func(ctx *kong.De
 	return nil
 }))
 
+// ListFlags reads the flags of settings that are lists in JSON: their type is json.
+var ListFlags = kong.NamedMapper("json", kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto(ctx.Value.Name, &text); err != nil {
+		return err
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	target.SetZero()
+	if err := d.Decode(target.Addr().Interface()); err != nil {
+		return fmt.Errorf("a list in JSON, [] for none: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}))
+
 // fileHelp explains the files of create and apply.
 var fileHelp = `A file has the fields of a task as the API names them; all but name and query may be left out. A field without a value is null in a file and none as a flag. With query: null, or --inbox, the task is an inbox, to which items are pushed:
 

@@ -362,6 +362,9 @@ func (c workShowCmd) print(s *command.Streams, w assign.Work, item itemtext.Item
 		add("Lease until", moment(w.LeaseExpiresAt))
 	}
 	add("Deadline", moment(w.Deadline))
+	add("Later", moment(w.LaterUntil))
+	add("Code", textOf(w.Code))
+	add("Result", string(w.Result))
 	add("Note", textOf(w.Note))
 	add("Open", item.Link)
 	label := "Earlier"
@@ -405,6 +408,9 @@ func (c workShowCmd) print(s *command.Streams, w assign.Work, item itemtext.Item
 // ending returns how somebody let go of an item before.
 func ending(e assign.Ending) string {
 	text := fmt.Sprintf("%s %s by %s", moment(&e.ClosedAt), e.State, holderText(assign.Work{User: e.User, Instance: e.Instance}))
+	if e.Code != nil {
+		text += " (" + *e.Code + ")"
+	}
 	for _, said := range []*string{e.Note, e.Error} {
 		if said != nil {
 			text += ": " + plain(*said)
@@ -466,6 +472,7 @@ func (c workHoldersCmd) Run(ctx context.Context, s *command.Streams) error {
 type workReleaseCmd struct {
 	Of     *string `help:"Take back what this user holds, and cancel what they wait for." placeholder:"USER"`
 	Task   *string `help:"Take back all held work of this task." placeholder:"TASK"`
+	Code   *string `help:"Why, as a code of the task's outcomes that returns work; needed where a task requires a code." placeholder:"CODE"`
 	Yes    bool    `help:"Don't ask." xor:"sure"`
 	DryRun bool    `help:"Only count the work." xor:"sure"`
 	Remote `embed:""`
@@ -483,7 +490,7 @@ Counts the work and asks before it takes it back; if nobody can be asked, --yes 
 
 // Run counts the work, asks, and releases exactly what it counted.
 func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
-	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task}); err != nil {
+	if err := filled(map[string]*string{"--of": c.Of, "--task": c.Task, "--code": c.Code}); err != nil {
 		return err
 	}
 	switch {
@@ -496,7 +503,7 @@ func (c workReleaseCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	what := assign.Release{User: textOf(c.Of), Task: textOf(c.Task), DryRun: true}
+	what := assign.Release{User: textOf(c.Of), Task: textOf(c.Task), Code: textOf(c.Code), DryRun: true}
 	var found, done assign.Released
 	got, err := client.Do(ctx, c.call(what), &found)
 	switch {
@@ -548,7 +555,7 @@ func (c workReleaseCmd) amount(of assign.Released, cancelled string) string {
 
 func (c workReleaseCmd) call(what assign.Release) Call {
 	body := map[string]any{}
-	for name, value := range map[string]string{"user": what.User, "task": what.Task, "token": what.Token} {
+	for name, value := range map[string]string{"user": what.User, "task": what.Task, "token": what.Token, "code": what.Code} {
 		if value != "" {
 			body[name] = value
 		}
