@@ -24,6 +24,7 @@ type PreviewRow struct {
 	Slots     int             `json:"slots"`
 	Exclusive *string         `json:"exclusive"`
 	Deadline  *time.Time      `json:"deadline,omitempty"`
+	Needs     []string        `json:"needs,omitempty"` // groups or skills, all of which its holder must have
 	Details   json.RawMessage `json:"details"`
 	LeftOut   bool            `json:"details_left_out,omitempty"` // they are beyond the limits of an item
 }
@@ -86,6 +87,7 @@ type Explanation struct {
 	Slots     int             `json:"slots"`     // how many holders it may have at a time
 	Exclusive *string         `json:"exclusive"` // its group, of which one member is held at a time
 	Deadline  *time.Time      `json:"deadline,omitempty"`
+	Needs     []string        `json:"needs,omitempty"`            // groups or skills, all of which its holder must have
 	Details   json.RawMessage `json:"details"`                    // null if it does not match
 	LeftOut   bool            `json:"details_left_out,omitempty"` // they are beyond the limits of an item
 	Held      []Work          `json:"held"`

@@ -11,14 +11,16 @@ import (
 
 // NewItem is an item pushed to an inbox.
 type NewItem struct {
-	Item      string          `json:"item"`       // its key: 1-200 bytes UTF-8 without NUL
-	Priority  int32           `json:"priority"`   // higher is handed out first; among equals the oldest
-	NotBefore *time.Time      `json:"not_before"` // not handed out before; nil for at once
-	Slots     *int            `json:"slots"`      // how many holders at a time; nil for the task's number
-	DoneBy    *int            `json:"done_by"`    // how many different users complete it; nil for the task's number
-	Exclusive *string         `json:"exclusive"`  // its group, of which one member is held at a time, with one place; nil or empty for none
-	Deadline  *time.Time      `json:"deadline"`   // when it should be done; it changes no order; nil for none
-	Details   json.RawMessage `json:"details"`    // an object, shown with the work; at most MaxDetails and MaxLevels
+	Item       string          `json:"item"`                  // its key: 1-200 bytes UTF-8 without NUL
+	Priority   int32           `json:"priority"`              // higher is handed out first; among equals the oldest
+	NotBefore  *time.Time      `json:"not_before"`            // not handed out before; nil for at once
+	Slots      *int            `json:"slots"`                 // how many holders at a time; nil for the task's number
+	DoneBy     *int            `json:"done_by"`               // how many different users complete it; nil for the task's number
+	Exclusive  *string         `json:"exclusive"`             // its group, of which one member is held at a time, with one place; nil or empty for none
+	Deadline   *time.Time      `json:"deadline"`              // when it should be done; it changes no order; nil for none
+	Needs      []string        `json:"needs,omitempty"`       // groups or skills, all of which its holder must have; nil for none
+	NeedsUntil *time.Time      `json:"needs_until,omitempty"` // from then on it needs nothing; nil for never
+	Details    json.RawMessage `json:"details"`               // an object, shown with the work; at most MaxDetails and MaxLevels
 }
 
 // Pushed is what became of a batch.
@@ -67,6 +69,11 @@ func (n *NewItem) Check() (wrong []Field) {
 		bad(CheckItem(*n.Exclusive) != "", "exclusive", "a group is UTF-8 text of 1 to 200 bytes without NUL")
 		bad(n.Slots != nil && *n.Slots > 1, "exclusive", "an item of an exclusive group has one place; leave out one of slots and exclusive")
 	}
+	if _, err := CheckSkills("needs", n.Needs, MaxNeeds); err != nil {
+		bad(true, "needs", err.Error())
+	}
+	bad(n.NeedsUntil != nil && !Writable(*n.NeedsUntil), "needs_until", "a time from the year 1 to 9999 in UTC")
+	bad(n.NeedsUntil != nil && len(n.Needs) == 0, "needs_until", "only for an item that needs something")
 	details := bytes.TrimSpace(n.Details)
 	bad(len(details) > 0 && !bytes.Equal(details, []byte("null")) && details[0] != '{', "details", "an object")
 	if detail := CheckDetails(details); detail != "" {

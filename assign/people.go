@@ -93,6 +93,26 @@ func CheckGroup(name string) error {
 	return nil
 }
 
+// MaxNeeds is how many groups and skills an item may need, and MaxSkills how many skills somebody may have.
+const (
+	MaxNeeds  = 20
+	MaxSkills = 200
+)
+
+// CheckSkills returns the names of groups or skills in order, each once, or a [Refusal] that is [Invalid] and names the field.
+func CheckSkills(field string, names []string, most int) ([]string, error) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) > most {
+		return nil, RefuseField(field, "at most %d names; there are %d", most, len(names))
+	}
+	for _, name := range names {
+		if CheckGroup(name) != nil {
+			return nil, RefuseField(field, "%.40q is no group and no skill: such a name has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it", name)
+		}
+	}
+	return names, nil
+}
+
 // User is somebody who has come in, or a service, as administrators see them.
 type User struct {
 	Name      string     `json:"name"`

@@ -101,6 +101,8 @@ func TestRoles(t *testing.T) {
 		"POST /absences":                     "worker agent manager",
 		"DELETE /absences/999":               "worker agent manager",
 		"PUT /people/none/absences?source=x": "manager",
+		"GET /people/none/skills":            "worker agent observer manager",
+		"PUT /people/none/skills":            "manager",
 
 		"GET /webhooks":                "manager",
 		"POST /webhooks":               "manager",

@@ -81,6 +81,8 @@ func (s *server) api(m *mux.Router) {
 	route("POST", "/absences", work, outside, s.createAbsence, works...)
 	route("DELETE", "/absences/{id}", work, outside, s.endAbsence, works...)
 	route("PUT", "/people/{name}/absences", manage, outside, s.importAbsences, Manager)
+	route("GET", "/people/{name}/skills", read, outside, s.showSkills, all...)
+	route("PUT", "/people/{name}/skills", manage, outside, s.setSkills, Manager)
 	counts("/history", asked, packed(s.history), Observer, Manager)
 	route("GET", "/returns", read, asked, packed(s.returns), Observer, Manager)
 	known := func(method, path, scope string, tasks within, h handler) { route(method, path, scope, tasks, h) } // the handler says who may

@@ -157,12 +157,12 @@ func TestDatabaseAway(t *testing.T) {
 		"POST /work/1/extend", "POST /work/1/reassign", "POST /work/release", "POST /work/dispositions", "POST /work/extend", "POST /tasks/verify/items", "GET /tasks/verify/items/1",
 		"POST /tasks/verify/items/1/claim", "POST /tasks/verify/redrive", "GET /tasks/verify/versions",
 		"POST /tasks/verify/versions/1/restore", "POST /tasks/verify/preview", "POST /preview", "GET /absences", "POST /absences", "DELETE /absences/1",
-		"PUT /people/tracy/absences?source=hr"} {
+		"PUT /people/tracy/absences?source=hr", "GET /people/tracy/skills", "PUT /people/tracy/skills"} {
 		method, path, _ := strings.Cut(call, " ")
 		body := map[string]string{"POST /tasks/verify/requests": `{"count":1}`, "POST /work/1/disposition": `{"outcome":"complete"}`,
 			"POST /work/1/reassign": `{"user":"tracy"}`, "POST /work/release": `{"user":"tracy","dry_run":true}`, "POST /tasks/verify/items": `[]`,
 			"POST /work/dispositions": `{"dispositions":[{"id":"1","outcome":"complete"}]}`, "POST /work/extend": `{"ids":["1"]}`,
-			"POST /preview": `{"query":"select 1 as item"}`, "PUT /people/tracy/absences?source=hr": `[]`}[call]
+			"POST /preview": `{"query":"select 1 as item"}`, "PUT /people/tracy/absences?source=hr": `[]`, "PUT /people/tracy/skills": `[]`}[call]
 		r := n.call(t, method, "/api/v1"+path, manager("Prefer", "wait=100"), body)
 		r.wantHeader("Retry-After", "2").refused(503, "unavailable")
 		if p := read[assign.Problem](r); strings.Contains(p.Detail, "database=") || strings.Contains(p.Detail, "127.0.0.1") || strings.Contains(p.Detail, "dial") {

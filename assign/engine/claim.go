@@ -233,6 +233,8 @@ func (r *round) place(request *plan.Request, o *offer) (slot int, err error) {
 			return 0, assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under task %q, which gives it to each user once, or under one that it conflicts with", user, item, r.state.Name)
 		}
 		return 0, assign.Refuse(assign.NotAvailable, "%s holds or completed item %q under a task that task %q conflicts with (four eyes)", user, item, r.state.Name)
+	case plan.Needs:
+		return 0, assign.Refuse(assign.NotAvailable, "item %q needs %s, and %s lacks %s; `getwork skills` says what somebody can", item, strings.Join(o.Needs, ", "), user, strings.Join(request.Lacks(o.Needs), ", "))
 	case plan.LetGo:
 		return 0, assign.Refuse(assign.NotAvailable, "%s has returned item %q to others, or put it off", user, item)
 	}
@@ -279,6 +281,7 @@ type named struct {
 	seenUntil *time.Time // the same, if the query ran on a query database
 	from      *int64     // see offer
 	held      bool       // it is being reassigned, so it was handed out before
+	needs     []string
 }
 
 // $9 is the done_by of an inbox; 0: the task has a query.
@@ -320,6 +323,8 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 		return nil, assign.Refuse(assign.NotAvailable, "item %q is not due yet, or was done just now", found.cand.Item)
 	case !gone:
 		o.cand, o.from = found.cand, found.from
+		o.Needs = found.needs
+		r.needy = r.needy || len(found.needs) > 0
 		return &o, nil
 	case state == "held":
 		return nil, assign.Refuse(assign.NoSlot, "somebody else holds item %q", found.cand.Item)
@@ -335,12 +340,12 @@ func (r *round) availability(ctx context.Context, found *named) (*offer, error) 
 
 const (
 	selectPushed = `
-select i.item, ` + InboxPlaces + `, i.exclusive, i.details::text, i.deadline, i.from_work
+select i.item, ` + InboxPlaces + `, i.exclusive, i.details::text, i.deadline, i.from_work, ` + InboxNeeds + `
 from getwork.item i
 where i.task_id = $1 and i.item = $2 and i.done_at is null`
 
 	selectOnShelf = `
-select c.rank, c.slots, c.exclusive, c.details::text, c.deadline, u.id, u.snapshot::text, u.seen_until
+select c.rank, c.slots, c.exclusive, c.details::text, c.deadline, u.id, u.snapshot::text, u.seen_until, u.needs->(c.class - 1)->'needs'
 from getwork.task_state s
 join getwork.run u on u.id = s.shelf_run
 cross join lateral getwork.shelved(u.id, $2) c
@@ -376,14 +381,14 @@ func findShelved(ctx context.Context, db queryer, sql func(string) string, task 
 	var run int64
 	n := named{cand: ranking.Candidate{Item: item}, source: plan.Shelf, run: &run}
 	err := db.QueryRow(ctx, sql(selectOnShelf), task, item).
-		Scan(&n.cand.Rank, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline, &run, &n.snapshot, &n.seenUntil)
+		Scan(&n.cand.Rank, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline, &run, &n.snapshot, &n.seenUntil, &n.needs)
 	return foundOr(&n, err)
 }
 
 // findPushed finds an item in an inbox; nil: it was not pushed, or is done.
 func findPushed(ctx context.Context, db queryer, sql func(string) string, task int64, s assign.Settings, item string) (*named, error) {
 	n := named{source: plan.Inbox}
-	err := db.QueryRow(ctx, sql(selectPushed), task, item, s.Slots, s.DoneBy).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline, &n.from)
+	err := db.QueryRow(ctx, sql(selectPushed), task, item, s.Slots, s.DoneBy).Scan(&n.cand.Item, &n.cand.Slots, &n.cand.Exclusive, &n.cand.Details, &n.cand.Deadline, &n.from, &n.needs)
 	return foundOr(&n, err)
 }
 
@@ -401,7 +406,7 @@ func foundOr(n *named, err error) (*named, error) {
 // the query's own: an item that was closed by a transaction that the query did not see is not handed out from it.
 const (
 	namedHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + ranking.RowDetails + `, ` + ranking.RowDue + `, pg_current_snapshot()::text
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + ranking.RowDetails + `, ` + ranking.RowDue + `, ` + ranking.RowNeeds + `, pg_current_snapshot()::text
 from ` + ranking.Defaults + `
 cross join lateral (` + ranking.RowsHead
 	namedTail = ranking.RowsTail + `) getwork_rows
@@ -421,17 +426,18 @@ func (e *Engine) queryNamed(ctx context.Context, s assign.Settings, item string)
 			}
 		}
 		var snapshot string
-		var due bool
+		var own ranking.Own
+		var usable bool
 		err := tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, item).
-			Scan(&found.cand.Item, &found.cand.Slots, &found.cand.Exclusive, &found.cand.Details, &due, &snapshot)
-		found.cand.Details, found.cand.Deadline = ranking.DetailsOf(found.cand.Details, due)
+			Scan(&found.cand.Item, &found.cand.Slots, &found.cand.Exclusive, &found.cand.Details, &own.Deadline, &own.Needs, &snapshot)
+		found.cand.Details, found.cand.Deadline, found.needs, usable = ranking.DetailsOf(found.cand.Details, own)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if !e.Ranker.Elsewhere() {
 			found.snapshot = &snapshot
 		}
-		if err != nil || ranking.UsableKeys(found.cand.Item, found.cand.Exclusive) { // a run would pass over other keys
+		if err != nil || usable && ranking.UsableKeys(found.cand.Item, found.cand.Exclusive) { // a run would pass over other keys
 			n = &found
 		}
 		return err
@@ -477,7 +483,7 @@ const anyPlaces = 1 << 20
 
 const (
 	lockWork = `
-select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.deadline, w.from_work, w.attempt,
+select w.user_name, w.instance, w.slot, w.exclusive, w.item, w.run_id, coalesce(w.rank, 0), w.details::text, w.deadline, w.from_work, w.needs, w.attempt,
   w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp()),
   exists (select from getwork.principal p where p.name = $2 and p.blocked_at is not null)
 from getwork.work w
@@ -497,9 +503,10 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, known bool, b
 	var o offer
 	var from assign.Holder
 	var run *int64
+	var needs []string
 	var slot, attempt int
 	var held, blocked bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id, to.holder.User).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &o.cand.Deadline, &o.from, &attempt, &held, &blocked)
+	err = r.tx.QueryRow(ctx, r.e.SQL(lockWork), id, to.holder.User).Scan(&from.User, &from.Instance, &slot, &o.cand.Exclusive, &o.cand.Item, &run, &o.cand.Rank, &o.cand.Details, &o.cand.Deadline, &o.from, &needs, &attempt, &held, &blocked)
 	if errors.Is(err, pgx.ErrNoRows) { // it was closed, and has been removed
 		return 0, NoSuchWork(id)
 	}
@@ -522,7 +529,7 @@ func (r *round) reassign(ctx context.Context, id int64, to waiter, known bool, b
 		return 0, err
 	}
 	// The item without its present holder: their place and their group are free.
-	stands, err := r.availability(ctx, &named{cand: ranking.Candidate{Item: o.cand.Item, Slots: anyPlaces}, held: true})
+	stands, err := r.availability(ctx, &named{cand: ranking.Candidate{Item: o.cand.Item, Slots: anyPlaces}, needs: needs, held: true})
 	if err != nil {
 		return 0, err
 	}

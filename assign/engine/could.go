@@ -66,7 +66,7 @@ func (r *round) lookAt(ctx context.Context, x *assign.Explanation) (*offer, erro
 	if r.state.Paused {
 		return nil, errPaused(r.state.Name)
 	}
-	found := named{cand: ranking.Candidate{Item: x.Item, Slots: x.Slots, Exclusive: x.Exclusive}, source: plan.Result}
+	found := named{cand: ranking.Candidate{Item: x.Item, Slots: x.Slots, Exclusive: x.Exclusive}, source: plan.Result, needs: x.Needs}
 	switch x.Source {
 	case "inbox":
 		found.source = plan.Inbox

@@ -3,7 +3,9 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +29,7 @@ func (b *inbox) used() bool           { return false }
 func (b *inbox) stale() bool          { return false }
 func (b *inbox) runID() *int64        { return nil }
 func (b *inbox) rankedAt() *time.Time { return nil }
+func (b *inbox) needs() classes       { return b.state.needs }
 
 const (
 	// InboxPlaces is the number of places of an item i; $3 and $4 are the task's slots and done_by. If several users are to complete the
@@ -100,6 +103,9 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 	if _, err := r.tx.Exec(ctx, r.e.SQL(fmt.Sprintf(fallDue, limit)), r.task); err != nil {
 		return nil, false, err
 	}
+	if b.state.needs != nil {
+		return b.takeByClass(ctx, r, n)
+	}
 	statement := selectInbox
 	if len(r.state.conflicts) == 0 {
 		statement = selectInboxAlone
@@ -114,10 +120,15 @@ func (b *inbox) take(ctx context.Context, r *round, n int) ([]offer, bool, error
 	if err != nil || len(offers) > 0 {
 		return offers, len(offers) < n, err
 	}
+	return nil, true, b.isEmpty(ctx, r)
+}
+
+// isEmpty notes whether the inbox has no items at all.
+func (b *inbox) isEmpty(ctx context.Context, r *round) error {
 	var pushed bool
-	err = r.tx.QueryRow(ctx, r.e.SQL(anyItem), r.task).Scan(&pushed)
+	err := r.tx.QueryRow(ctx, r.e.SQL(anyItem), r.task).Scan(&pushed)
 	b.empty = !pushed
-	return nil, true, err
+	return err
 }
 
 func scanPushed(row pgx.CollectableRow) (o offer, err error) {
@@ -198,15 +209,18 @@ var SettleMany = fmt.Sprintf(lockEnded, "") + fmt.Sprintf(settleItems, "")
 // The task's state is locked against a deletion alone, since the push would be answered as done, and be lost.
 const insertItems = `
 with present as materialized (
-  select from getwork.task_state where task_id = $1 and deleted_at is null for key share
+  select needs from getwork.task_state where task_id = $1 and deleted_at is null for key share
 ), numbered as materialized (
-  select nextval('getwork.item_id_seq') as id, u.*
-  from present cross join unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[], $10::timestamptz[], $11::integer[])
-    as u (item, priority, not_before, slots, exclusive, details, deadline, done_by)
+  select nextval('getwork.item_id_seq') as id, p.needs as known, u.*
+  from present p cross join unnest($3::text[], $4::integer[], $5::timestamptz[], $6::integer[], $7::text[], $8::text[], $10::timestamptz[], $11::integer[], $13::text[], $14::timestamptz[])
+    as u (item, priority, not_before, slots, exclusive, details, deadline, done_by, needs, needs_until)
 ), inserted as (
-  insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, deadline, done_by, pushed_by)
+  insert into getwork.item (id, task_id, item, priority, due_at, slots, exclusive, details, deadline, done_by, pushed_by, class, needs_until)
   select n.id, $1, n.item, n.priority, case when n.not_before > clock_timestamp() then n.not_before end,
-    n.slots, nullif(n.exclusive, ''), n.details::json, n.deadline, n.done_by, $2
+    n.slots, nullif(n.exclusive, ''), n.details::json, n.deadline, n.done_by, $2,
+    case when n.known is not null then (
+      select k.class from jsonb_array_elements(n.known) with ordinality k (value, class) where k.value->'needs' = coalesce(n.needs, '[]')::jsonb) end,
+    n.needs_until
   from numbered n
   where not exists (
     select from ` + records.Binding + ` w
@@ -237,11 +251,20 @@ func (e *Engine) Push(ctx context.Context, name string, items []assign.NewItem, 
 	}
 	var accepted int
 	var present bool
+	if err := e.classify(ctx, task, c); err != nil {
+		return assign.Pushed{}, err
+	}
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots, c.deadlines, c.doneBy, s.DoneBy).Scan(&accepted, &present)
+		if err := e.knowNeeds(ctx, tx, task, c.sets); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, e.SQL(insertItems), task, by.Holder.User, c.items, c.priorities, c.times, c.slots, c.exclusives, c.details, s.Slots, c.deadlines, c.doneBy, s.DoneBy, c.needs, c.untils).Scan(&accepted, &present)
 	})
 	if err == nil && !present {
 		return assign.Pushed{}, assign.NoTask(name)
+	}
+	if assign.IsRefusal(err, assign.Invalid) {
+		return assign.Pushed{}, err
 	}
 	if err != nil {
 		return assign.Pushed{}, fmt.Errorf("push items: %w", err)
@@ -261,6 +284,28 @@ type itemColumns struct {
 	deadlines      []*time.Time
 	slots, doneBy  []*int
 	exclusives     []*string
+	needs          []*string    // as JSON, as long as its last row that has some
+	untils         []*time.Time // likewise
+	sets           [][]string   // the different needs
+}
+
+// need adds what the last item needs.
+func (c *itemColumns) need(n *assign.NewItem) {
+	needs, err := assign.CheckSkills("needs", n.Needs, assign.MaxNeeds)
+	if len(needs) == 0 || err != nil {
+		return
+	}
+	text, _ := json.Marshal(needs)
+	c.needs = withText(c.needs, len(c.items)-1, string(text))
+	for n.NeedsUntil != nil && len(c.untils) < len(c.items)-1 {
+		c.untils = append(c.untils, nil)
+	}
+	if n.NeedsUntil != nil {
+		c.untils = append(c.untils, n.NeedsUntil)
+	}
+	if !slices.ContainsFunc(c.sets, func(s []string) bool { return slices.Equal(s, needs) }) {
+		c.sets = append(c.sets, needs)
+	}
 }
 
 // newColumns checks all items, and names every field that is wrong.
@@ -285,6 +330,7 @@ func newColumns(items []assign.NewItem, of *assign.Settings) (c itemColumns, err
 		c.deadlines = append(c.deadlines, n.Deadline)
 		c.slots, c.doneBy = append(c.slots, n.Slots), append(c.doneBy, n.DoneBy)
 		c.exclusives = append(c.exclusives, n.Exclusive)
+		c.need(n)
 	}
 	if len(fields) > 0 {
 		return c, &assign.Refusal{Kind: assign.Invalid, Detail: fields[0].Field + ": " + fields[0].Detail + "; nothing was pushed", Fields: fields[:min(len(fields), 100)]}

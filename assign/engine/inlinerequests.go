@@ -352,7 +352,7 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 
 // shelf returns the best n offers of the shelf, if they were prefetched.
 func (a *prefetch) shelf(r *round, n int) (offers []offer, known bool) {
-	if a == nil || a.offers == nil || n > a.asked || len(r.state.conflicts) > 0 {
+	if a == nil || a.offers == nil || n > a.asked || len(r.state.conflicts) > 0 || r.state.needs != nil {
 		return nil, false
 	}
 	offers, a.offers = a.offers, nil // only once: if the round plans again, something has changed

@@ -54,7 +54,7 @@ func lookedAt(n *node, jobs, eyes, inbox int64, run int64) map[string]looked {
 		"a claim":                                of(selectNamed, jobs, none, old, 1, nil, nil, nil, false),
 		"a claim of an inbox, four eyes":         of(selectNamed, inbox, conflicts, old, 1, nil, nil, nil, true),
 		"who holds it":                           of(selectHeld, jobs, old, "ann", ""),
-		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1, []*time.Time{nil}),
+		"a push":                                 of(insertItems, inbox, "boss", []string{old}, []int32{0}, []*time.Time{nil}, []*int{nil}, []string{""}, []string{"{}"}, 1, []*time.Time{nil}, []*int{nil}, 1, []*string(nil), []*time.Time(nil)),
 		"what a replica's run has":               of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{1}),
 		"a replica's run of several places":      of(ranking.BlockedItems, jobs, []string{old}, time.Now(), []*string{nil}, []int{3}),
 		"a run: what is blocked":                 {n.Ranker.Wrapped(oldQuery, jobs, 1), nil},

@@ -45,6 +45,8 @@ var Above struct {
 	SetPaused    func(ctx context.Context, e *Engine, name string, paused bool, only int, by string) (assign.Task, error)
 	Release      func(ctx context.Context, e *Engine, what assign.Release, by string) (assign.Released, error)
 	Reassign     func(ctx context.Context, e *Engine, id int64, what assign.Reassignment, by string) (assign.Work, error)
+	SetSkills    func(ctx context.Context, e *Engine, user string, skills []string, by string) ([]string, error)
+	Give         func(ctx context.Context, e *Engine, task, item string, to assign.Reassignment) (assign.Work, bool, error)
 	EnterAbsence func(ctx context.Context, e *Engine, user string, what assign.AbsenceWish, by string) (assign.Absence, error)
 	EndAbsence   func(ctx context.Context, e *Engine, id int64, by string, asManager bool) (assign.Absence, error)
 	Redrive      func(ctx context.Context, e *Engine, name string, items []string, by string) (int64, error)
@@ -79,6 +81,14 @@ func (e *Engine) Release(ctx context.Context, what assign.Release, by string) (a
 
 func (e *Engine) Reassign(ctx context.Context, id int64, what assign.Reassignment, by string) (assign.Work, error) {
 	return Above.Reassign(ctx, e, id, what, by)
+}
+
+func (e *Engine) SetSkills(ctx context.Context, user string, skills []string, by string) ([]string, error) {
+	return Above.SetSkills(ctx, e, user, skills, by)
+}
+
+func (e *Engine) Give(ctx context.Context, task, item string, to assign.Reassignment) (assign.Work, bool, error) {
+	return Above.Give(ctx, e, task, item, to)
 }
 
 func (e *Engine) Redrive(ctx context.Context, name string, items []string, by string) (int64, error) {

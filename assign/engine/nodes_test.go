@@ -26,6 +26,7 @@ func init() {
 	engine.Above.Restore, engine.Above.SetPaused = manage.Restore, manage.SetPaused
 	engine.Above.Release, engine.Above.Reassign, engine.Above.Redrive = manage.Release, manage.Reassign, manage.Redrive
 	engine.Above.EnterAbsence, engine.Above.EndAbsence = manage.EnterAbsence, manage.EndAbsence
+	engine.Above.SetSkills, engine.Above.Give = manage.SetSkills, manage.Give
 	engine.Above.Explain = func(ctx context.Context, e *engine.Engine, task, item string) (assign.Explanation, error) {
 		return explain.Item(ctx, e, task, item, nil)
 	}

@@ -632,19 +632,24 @@ func groupsOf(c assign.Click) *string {
 	if c.Anything {
 		return nil
 	}
+	text := arrayText(c.Groups)
+	return &text
+}
+
+// arrayText returns an array of texts as PostgreSQL writes it.
+func arrayText(texts []string) string {
 	var b strings.Builder
 	b.WriteByte('{')
-	for i, g := range c.Groups {
+	for i, text := range texts {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteByte('"')
-		_, _ = quoted.WriteString(&b, g)
+		_, _ = quoted.WriteString(&b, text)
 		b.WriteByte('"')
 	}
 	b.WriteByte('}')
-	text := b.String()
-	return &text
+	return b.String()
 }
 
 // credentialOf returns a click's credential as it is recorded; nil: none.

@@ -58,6 +58,11 @@ type round struct {
 
 	quotas map[string]*quota // of the users whom a limit over all tasks binds
 
+	needy  bool                // what it plans with may need something: it reads what people can
+	skills map[string][]string // of the users whom it has read
+	may    []bool              // by class, whether somebody who waits may have its items; see needs.go
+	read   []bool              // by class, whether all of them were read that can be handed out
+
 	telling *notify.Telling // of a round that the announcer may announce; nil: it announces itself, or has nothing to announce
 
 	ends  map[assign.State]int // how many waiting requests it ended, by state
@@ -88,6 +93,8 @@ type lockedState struct {
 	fresh       bool       // the shelf can be handed out
 	stale       bool       // although it has expired
 	rankedAt    *time.Time // of the shelf's run
+	needs       classes    // of what is on the shelf or in the inbox
+	shelfFroms  []int64    // by class, likewise as shelfFrom; empty: that is all
 
 	conflicts []int64 // tasks that this one conflicts with
 	limited   bool    // there are limits over all tasks
@@ -152,7 +159,7 @@ select nextval('getwork.round'), s.name, s.paused, s.version, s.deleted_at is no
   coalesce(s.shelf_run, 0), s.shelf_from, s.shelf_cut, coalesce(u.given - u.passed_over, 0),
   coalesce(u.blocked > 0 or u.candidates > s.shelf_left, false), coalesce(u.candidates > s.shelf_left, false),
   exists (select from getwork.work_requested r where r.task_id = 0 and r.state = 'pending'),
-  ` + shelfServes + `, ` + shelfExpired + `, ` + records.RankedAt + `,
+  ` + shelfServes + `, ` + shelfExpired + `, ` + records.RankedAt + `, coalesce(s.needs, u.needs), s.shelf_froms,
   array(select c.other_id from getwork.task_conflict c where c.task_id = s.task_id),
   exists (select from ` + records.LimitsInForce + `), away.users, away.until,
   ` + records.SettingsColumns + `
@@ -191,7 +198,7 @@ func (r *round) lock(ctx context.Context, clicks []*click) (locked []int64, err 
 	var away []string
 	var until []*time.Time
 	into := []any{&r.id, &s.Name, &s.Paused, &s.version, &s.deleted, &s.failures, &s.retries, &retrying,
-		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.shelfUsed, &s.nexts, &s.fresh, &s.stale, &s.rankedAt, &s.conflicts, &s.limited, &away, &until}
+		&s.shelfRun, &s.shelfFrom, &s.shelfCut, &s.shelfUsable, &s.shelfTaken, &s.shelfUsed, &s.nexts, &s.fresh, &s.stale, &s.rankedAt, &s.needs, &s.shelfFroms, &s.conflicts, &s.limited, &away, &until}
 	if err := results.QueryRow().Scan(append(into, records.IntoSettings(&s.Settings)...)...); err != nil {
 		return nil, fmt.Errorf("read the task's state: %w", err)
 	}
@@ -276,6 +283,10 @@ func (r *round) assign(ctx context.Context, from supply) error {
 	var all bool
 	n, read := 0, -1
 	for {
+		more, err := r.readClasses(ctx, from)
+		if err != nil {
+			return err
+		}
 		requests, err := r.requests(ctx, r.waiting)
 		if err != nil {
 			return err
@@ -290,7 +301,7 @@ func (r *round) assign(ctx context.Context, from supply) error {
 			}
 			n = max(n, sum, 1)
 		}
-		if n > read {
+		if n > read || more {
 			if offers, all, err = from.take(ctx, r, n); err != nil {
 				return fmt.Errorf("read what can be handed out: %w", err)
 			}
@@ -338,11 +349,14 @@ cross join lateral (select count(*) as n from getwork.work w where w.user_name =
 func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request, error) {
 	requests := make([]plan.Request, len(waiting))
 	users := make([]string, len(waiting))
+	if err := r.readSkills(ctx, waiting); err != nil {
+		return nil, err
+	}
 	for i, w := range waiting {
 		users[i] = w.holder.User
 		requests[i] = plan.Request{ID: w.id, Holder: plan.Holder(w.holder), Wanted: w.wanted, Lingers: w.lingers, Room: plan.NoLimit, Anything: w.groups == nil}
 		if w.groups != nil {
-			requests[i].Groups = *w.groups
+			requests[i].Groups, requests[i].Skills = *w.groups, r.skills[w.holder.User]
 		}
 		requests[i].Only(r.state.Groups)
 		if _, away := r.state.away[w.holder.User]; away {
@@ -407,6 +421,7 @@ type grants struct {
 	ranks, leases                    []*int64
 	deadlines                        []*time.Time // as long as its last row that has one; see withText
 	again                            []bool       // likewise
+	needs                            []*string    // likewise, arrays as PostgreSQL writes them
 	seats                            []*int32     // likewise; nil: no limit binds the user
 	froms                            []*int64     // likewise
 }
@@ -437,6 +452,9 @@ func (g *grants) add(w waiter, o *offer, slot int, lease *assign.Duration, q *qu
 			g.froms = append(g.froms, nil)
 		}
 		g.froms = append(g.froms, o.from)
+	}
+	if len(o.Needs) > 0 {
+		g.needs = withText(g.needs, len(g.items), arrayText(o.Needs))
 	}
 	if q != nil {
 		for len(g.seats) < len(g.items) {
@@ -488,6 +506,15 @@ var (
 		", seat, from_work, n)\norder by g.user_name collate \"C\", g.seat, g.n")
 )
 
+// withNeeds is insertWork or insertSeated of items that need something; the parameter has what.
+func withNeeds(statement string, parameter int) string {
+	return strings.NewReplacer(
+		"lease_expires_at, warn_at", "lease_expires_at, warn_at, needs",
+		"0.8::float8 * interval '1 microsecond'", "0.8::float8 * interval '1 microsecond', g.needs::text[]",
+		"$14::boolean[]", fmt.Sprintf("$14::boolean[], $%d::text[]", parameter),
+		"deadline, again)", "deadline, again, needs)", "deadline, again, seat", "deadline, again, needs, seat").Replace(statement)
+}
+
 // For rounds that answer their clicks directly.
 const returningGiven = `
 returning id, item, slot, assigned_at, lease_expires_at`
@@ -504,6 +531,9 @@ func (g *grants) insert(x *pg.Writes, r *round, run *int64, given func(i int, w 
 		statement, args = insertFrom, append(args, g.seats, g.froms)
 	case g.seats != nil:
 		statement, args = insertSeated, append(args, g.seats)
+	}
+	if g.needs != nil {
+		statement, args = withNeeds(statement, len(args)+1), append(args, g.needs)
 	}
 	var read func(pgx.CollectableRow) error
 	if given != nil {
@@ -713,6 +743,11 @@ func (r *round) write(ctx context.Context, from supply, p plan.Plan, offers []of
 		wrote.Queue(len(forRun), r.e.SQL(leaveForRun), forRun, from.source() == plan.Result, r.task)
 	}
 	after.next, after.handed = nextRank(offers, gone, all), granted.items
+	if r.may != nil && from.source() == plan.Shelf {
+		after.next, after.froms = r.nextRanks(offers, gone)
+	} else if r.may != nil {
+		after.next = 0
+	}
 	statement, args := from.settle(after)
 	renewal := func(row pgx.CollectableRow) error {
 		return row.Scan(&r.renewIn)

@@ -215,7 +215,7 @@ func (e *Engine) ran(ctx context.Context, t taskView, run int64, end RunEnd, too
 const finishRun = `
 update getwork.run u
 set state = 'finished', finished_at = clock_timestamp(), snapshot = $2::text::pg_snapshot, seen_until = $3,
-    given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8, left_out = $9, oldest = $10
+    given = $4, blocked = $5, passed_over = $6, candidates = $7, cut = $8, left_out = $9, oldest = $10, needs = $11::jsonb
 where id = $1 and state = 'running'
 returning ` + records.RankedAt
 
@@ -249,7 +249,7 @@ func (e *Engine) handOut(ctx context.Context, tx pgx.Tx, t taskView, o *runResul
 	}
 	r.run = run
 	err = tx.QueryRow(ctx, e.SQL(finishRun), run, found.Snapshot, found.SeenUntil,
-		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut, found.LeftOut, found.Oldest).Scan(&o.ranked)
+		found.Given, found.Blocked, found.PassedOver, len(found.Items), found.Cut, found.LeftOut, found.Oldest, classes(found.Needs).json()).Scan(&o.ranked)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("finish run %d: %w", run, errCalledLost)
 	}

@@ -348,7 +348,9 @@ select s.version, s.deleted_at is not null,
   coalesce(line.look_after <= clock.at, false) or line.unread or nexts.waits, coalesce(line.look_after <= clock.at, false) or nexts.due,
   coalesce(line.linger_until <= clock.at, false), line.first is not null or nexts.pending,
   v.query is null and exists (
-    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at),
+    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity' and i.due_at <= clock.at)
+    or s.needs is not null and exists (
+    select from getwork.item i where i.task_id = s.task_id and i.done_at is null and i.needs_until <= clock.at),
   not s.paused and s.deleted_at is null and ` + inUse + `
     and coalesce(` + renewIn + ` <= 0, false) and not ` + records.HeldBack + `,
   s.name,
@@ -362,6 +364,8 @@ select s.version, s.deleted_at is not null,
       select unnest(array[s.failed_until, s.retry_at]) where ` + records.HeldBack + `
       union all
       select min(i.due_at) from getwork.item i where v.query is null and i.task_id = s.task_id and i.done_at is null and i.due_at < 'infinity'
+      union all
+      select min(i.needs_until) from getwork.item i where s.needs is not null and i.task_id = s.task_id and i.done_at is null
     ) t
     where t.at > clock.at and (line.first is not null or nexts.pending)), 0)::float8,
   ` + records.SettingsColumns + `

@@ -94,7 +94,7 @@ func TestPushBesideADeletion(t *testing.T) {
 	}
 	a = newInbox(t, n, "a", nil)
 	err = within(func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), insertItems, a.ID, "boss", []string{"x"}, []int32{0}, []*time.Time{nil}, []*int{nil}, []*string{nil}, []string{"{}"}, 1, []*time.Time{nil})
+		_, err := tx.Exec(t.Context(), insertItems, a.ID, "boss", []string{"x"}, []int32{0}, []*time.Time{nil}, []*int{nil}, []*string{nil}, []string{"{}"}, 1, []*time.Time{nil}, []*int{nil}, 1, []*string(nil), []*time.Time(nil))
 		return err
 	}, "%getwork.task_state%for update%", func() error { return n.DeleteTask(context.Background(), "a", 0) })
 	if err != nil {

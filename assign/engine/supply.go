@@ -40,6 +40,7 @@ type supply interface {
 	stale() bool          // the items are from a shelf that has expired
 	runID() *int64        // the run that ranked the items; nil: none
 	rankedAt() *time.Time // what that run saw was committed before; nil: none did
+	needs() classes       // what the items need; nil: nothing
 
 	// settle returns what the round's transaction writes to remember what it handed out. args begin with $2; $1 is the task. The
 	// statement may return renewIn.
@@ -49,6 +50,7 @@ type supply interface {
 // settlement is what a supply must remember of a round.
 type settlement struct {
 	next   int64    // candidates of a lower rank are gone
+	froms  []int64  // likewise by class; nil: there are none
 	gone   int      // how many items are used up
 	used   bool     // a request was answered, or lingers from now on
 	spent  bool     // the shelf ends
@@ -92,6 +94,7 @@ func (s shelf) used() bool           { return s.state.shelfUsed }
 func (s shelf) stale() bool          { return s.state.stale }
 func (s shelf) runID() *int64        { return &s.state.shelfRun }
 func (s shelf) rankedAt() *time.Time { return s.state.rankedAt }
+func (s shelf) needs() classes       { return s.state.needs }
 
 const selectShelf = `
 select c.rank, c.item, c.details::text, c.deadline, ` + AvailabilityColumns + `
@@ -112,6 +115,9 @@ func atMost(n int) (limit string, most int) {
 
 // take reads the shelf from where it was left: candidates of a lower rank were handed out, or can't be any more.
 func (s shelf) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	if s.state.needs != nil {
+		return s.takeByClass(ctx, r, n)
+	}
 	offers, known := r.ahead.shelf(r, n)
 	if !known {
 		limit, _ := atMost(n)
@@ -162,8 +168,14 @@ from getwork.task_version v
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
 returning ` + renewIn
 
+// settleClasses is settleShelf if its items need something.
+var settleClasses = strings.Replace(settleShelf, "set ", "set shelf_froms = $6, ", 1)
+
 // settle moves the shelf on. A spent shelf ends at once, and the next run replaces it.
 func (s shelf) settle(after settlement) (string, []any) {
+	if after.froms != nil {
+		return settleClasses, []any{after.next, after.spent, after.gone, after.used, after.froms}
+	}
 	return settleShelf, []any{after.next, after.spent, after.gone, after.used}
 }
 
@@ -317,34 +329,19 @@ func (o *runResult) runID() *int64 { return &o.run }
 
 func (o *runResult) rankedAt() *time.Time { return o.ranked }
 
+func (o *runResult) needs() classes { return o.Needs }
+
 // take reads which of the items can still be handed out: while the query ran, the old shelf, claims and users went on. It
 // begins with the best, in growing chunks, until there are enough.
 func (o *runResult) take(ctx context.Context, r *round, n int) ([]offer, bool, error) {
+	if o.Needs != nil {
+		return o.takeByClass(ctx, r, n)
+	}
 	var free []offer
 	chunk := max(256, 2*n)
 	for from := 0; from < len(o.Items) && len(free) < n; chunk *= 4 {
 		part := o.Items[from:min(from+chunk, len(o.Items))]
-		p := columnsOf(part)
-		at := make(map[int64]int, len(part))
-		for i, it := range part {
-			at[it.Rank] = i
-		}
-		rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, r.state.conflicts, p.ranks, p.items, p.slots, p.exclusives,
-			o.Snapshot, o.SeenUntil, n-len(free))
-		if err != nil {
-			return nil, false, err
-		}
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f offer, err error) {
-			var rank int64
-			if err = scanAvailability(row, &f, &rank); err == nil {
-				f.cand = part[at[rank]]
-				if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it no longer matches, or was not rechecked
-					f.Slots = 0
-					o.dropped = true
-				}
-			}
-			return f, err
-		})
+		found, err := o.available(ctx, r, part, n-len(free))
 		if err != nil {
 			return nil, false, err
 		}
@@ -354,6 +351,32 @@ func (o *runResult) take(ctx context.Context, r *round, n int) ([]offer, bool, e
 	return free, len(free) < n, nil
 }
 
+// available returns those of the items that can still be handed out, at most n.
+func (o *runResult) available(ctx context.Context, r *round, part []ranking.Candidate, n int) ([]offer, error) {
+	p := columnsOf(part)
+	at := make(map[int64]int, len(part))
+	for i, it := range part {
+		at[it.Rank] = i
+	}
+	rows, err := r.tx.Query(ctx, r.e.SQL(selectAvailable), r.task, r.state.conflicts, p.ranks, p.items, p.slots, p.exclusives,
+		o.Snapshot, o.SeenUntil, n)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f offer, err error) {
+		var rank int64
+		if err = scanAvailability(row, &f, &rank); err == nil {
+			f.cand = part[at[rank]]
+			f.Needs = o.NeedsOf(f.cand)
+			if o.Matching.By != "" && !o.Matching.Items[f.cand.Item] { // it no longer matches, or was not rechecked
+				f.Slots = 0
+				o.dropped = true
+			}
+		}
+		return f, err
+	})
+}
+
 // A run that succeeded ends every back-off. Its leftovers are fresh from the end of the query on, not from its beginning;
 // "now" is the database's clock_timestamp(), since now() has stood still since the lock.
 const (
@@ -361,7 +384,7 @@ const (
 update getwork.task_state s
 set failures = 0, failed_until = null, last_error = null, retries = 0, retry_at = null, retry_since = null,
     ` + settleTimes + `, used_at = case when $2 then clock.at else used_at end,
-    last_run = $3, shelf_run = $3, shelf_from = $4, shelf_cut = $5, shelf_left = $6,
+    last_run = $3, shelf_run = $3, shelf_from = $4, shelf_froms = null, shelf_cut = $5, shelf_left = $6,
     fresh_until = clock.at + $7::bigint * interval '1 microsecond', expires_at = clock.at + $7::bigint * interval '1 microsecond'
 from getwork.task_version v, (select clock_timestamp() as at offset 0) clock
 where s.task_id = $1 and v.task_id = s.task_id and v.version = s.version
@@ -486,9 +509,13 @@ func (o *runResult) store(ctx context.Context, e *Engine, tx pgx.Tx) error {
 	schema := strings.Trim(strings.TrimSuffix(e.SQL("getwork.candidate"), ".candidate"), `"`)
 	rows := pgx.CopyFromSlice(len(o.Items), func(i int) ([]any, error) {
 		it := &o.Items[i]
-		return []any{o.run, it.Rank, it.Item, it.Details, int32(it.Slots), it.Exclusive, it.Deadline}, nil
+		var class *int16
+		if it.Class != 0 {
+			class = new(int16(it.Class))
+		}
+		return []any{o.run, it.Rank, it.Item, it.Details, int32(it.Slots), it.Exclusive, it.Deadline, class}, nil
 	})
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{schema, "candidate"}, []string{"run_id", "rank", "item", "details", "slots", "exclusive", "deadline"}, rows)
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{schema, "candidate"}, []string{"run_id", "rank", "item", "details", "slots", "exclusive", "deadline", "class"}, rows)
 	if err != nil {
 		return fmt.Errorf("put the result on the shelf: %w", err)
 	}

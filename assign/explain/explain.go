@@ -86,7 +86,8 @@ type explainer struct {
 	id   int64 // the task's
 	task assign.Settings
 
-	passedOver bool   // the query returns it, but with a number of places or a group that is not allowed
+	unusable   bool   // the query gives it needs that can't be
+	passedOver bool   // likewise, or the query returns it, but with a number of places or a group that is not allowed
 	dropped    bool   // it is on the shelf, but the task's recheck does not return it
 	shelfRun   *int64 // the run that ranked it, if its result is on the shelf
 	paused     bool
@@ -108,7 +109,7 @@ type bound struct {
 
 const (
 	selectPlaceOnShelf = `
-select s.shelf_run, c.rank, c.slots, c.exclusive, c.details::text, c.deadline
+select s.shelf_run, c.rank, c.slots, c.exclusive, c.details::text, c.deadline, u.needs->(c.class - 1)->'needs'
 from getwork.task_state s join getwork.run u on u.id = s.shelf_run cross join lateral getwork.shelved(u.id, $2) c
 where s.task_id = $1 and ` + engine.ShelfFresh + `
 order by c.rank
@@ -117,7 +118,7 @@ limit 1`
 	// The condition stays outside of the ranking, so that the rank is the item's real one. The statement names nothing of
 	// getwork's schema, since the query may run elsewhere.
 	rankOfHead = `
-select rank, slots, exclusive, ` + ranking.RowDetails + `, ` + ranking.RowDue + `
+select rank, slots, exclusive, ` + ranking.RowDetails + `, ` + ranking.RowDue + `, ` + ranking.RowNeeds + `
 from (
   select row_number() over () as rank, getwork_rows.*
   from ` + ranking.Defaults + `
@@ -132,7 +133,7 @@ limit 1`
 select case when i.due_at is null then 1
     + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority > i.priority)
     + (select count(*) from getwork.item j where j.task_id = $1 and j.due_at is null and j.done_at is null and j.priority = i.priority and j.id < i.id)
-  end, ` + engine.InboxPlaces + `, i.exclusive, i.details::text, i.deadline, ` + engine.CompletedOf + `
+  end, ` + engine.InboxPlaces + `, i.exclusive, i.details::text, i.deadline, ` + engine.InboxNeeds + `, ` + engine.CompletedOf + `
 from getwork.item i
 where i.task_id = $1 and i.item = $2 and i.done_at is null`
 )
@@ -140,8 +141,8 @@ where i.task_id = $1 and i.item = $2 and i.done_at is null`
 // match finds the item in the inbox, on the shelf, or by the query.
 func (s *explainer) match(ctx context.Context) error {
 	var details *string
-	var due bool
-	into := []any{&s.Rank, &s.Slots, &s.Exclusive, &details, &s.Deadline}
+	var own ranking.Own
+	into := []any{&s.Rank, &s.Slots, &s.Exclusive, &details, &s.Deadline, &s.Needs}
 	var err error
 	if s.task.Inbox() {
 		s.Source = "inbox"
@@ -153,7 +154,7 @@ func (s *explainer) match(ctx context.Context) error {
 			s.Source = "query"
 			statement := fmt.Sprintf(rankOfHead, s.task.Slots) + s.task.Query.Trimmed() + rankOfTail
 			err = s.e.Ranker.InTx(ctx, s.task, "query", func(ctx context.Context, tx pgx.Tx) error {
-				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(append(into[:4:4], &due)...)
+				return tx.QueryRow(ctx, statement, pgx.QueryExecModeExec, s.Item).Scan(append(into[:4:4], &own.Deadline, &own.Needs)...)
 			})
 		}
 	}
@@ -163,14 +164,16 @@ func (s *explainer) match(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("explain item: %w", err)
 	}
+	usable := true
 	if s.Source == "query" {
-		*details, s.Deadline = ranking.DetailsOf(*details, due)
+		*details, s.Deadline, s.Needs, usable = ranking.DetailsOf(*details, own)
 	}
 	s.Deadline = assign.UTC(s.Deadline)
 	var shown assign.Work
 	shown.SetDetails(json.RawMessage(*details))
 	s.Matches, s.Details, s.LeftOut = true, shown.Details, shown.DetailsLeftOut
-	s.passedOver = s.Slots < 1 || s.Slots > 1 && s.Exclusive != nil
+	s.unusable = !usable
+	s.passedOver = s.unusable || s.Slots < 1 || s.Slots > 1 && s.Exclusive != nil
 	if s.Source == "shelf" {
 		still, err := s.e.Ranker.Recheck(ctx, s.task, []string{s.Item})
 		if err != nil {
@@ -317,10 +320,12 @@ func (s *explainer) conclude() {
 
 func (s *explainer) reason() (assign.Why, *time.Time, string) {
 	never := slices.IndexFunc(s.blocking, func(b bound) bool { return b.State == "never" })
-	because := plan.Bars(&plan.Request{Room: 1}, &s.item) // nobody's request, whom only a rule for everybody bars
+	because := plan.Bars(&plan.Request{Room: 1, Anything: true}, &s.item) // nobody's request, whom only a rule for everybody bars
 	switch {
 	case !s.Matches:
 		return assign.WhyNoMatch, nil, s.noMatch()
+	case s.unusable:
+		return assign.WhyPassedOver, nil, fmt.Sprintf("The query gives it needs that nobody can have: up to %d names of groups or skills, each of 1 to 128 bytes without commas.", assign.MaxNeeds)
 	case s.passedOver && s.Slots < 1:
 		return assign.WhyPassedOver, nil, fmt.Sprintf("The query gives it with %d places; an item has at least one.", s.Slots)
 	case s.passedOver:
@@ -431,6 +436,9 @@ func (s *explainer) free() string {
 		text = fmt.Sprintf("%s, and %d hold it.", s.completedOf(), len(s.Held))
 	case s.Slots > 1:
 		text = fmt.Sprintf("%d of its %d places are free.", s.Slots-len(s.item.Taken), s.Slots)
+	}
+	if len(s.Needs) > 0 {
+		text += " Its holder needs " + strings.Join(s.Needs, ", ") + "."
 	}
 	if len(s.Barred) > 0 {
 		text += " Those listed as barred can't have it."

@@ -51,7 +51,7 @@ func checkInvariants(t *testing.T, requests []Request, supply Supply, plan Plan)
 		waited = waited || a.Outcome == Wait && !r.Elsewhere && supply.Source == Shelf && l.would(stranger, may) < may
 		worst := -1
 		for _, g := range a.Grants {
-			if !l.available(g.Item) || !l.allowed(r.Holder, g.Item) {
+			if !l.available(g.Item) || !l.allowed(r, g.Item) {
 				t.Fatalf("request %d gets item %d, which it may not have", r.ID, g.Item)
 			}
 			if taken := l.numbers(g.Item); g.Slot < 1 || g.Slot > supply.Items[g.Item].Slots || slices.Contains(taken, g.Slot) {
@@ -61,14 +61,14 @@ func checkInvariants(t *testing.T, requests []Request, supply Supply, plan Plan)
 				t.Fatalf("request %d gets item %d after item %d", r.ID, g.Item, worst)
 			}
 			for better := worst + 1; better < g.Item; better++ {
-				if l.available(better) && l.allowed(r.Holder, better) {
+				if l.available(better) && l.allowed(r, better) {
 					t.Fatalf("request %d gets item %d, and could have had %d", r.ID, g.Item, better)
 				}
 			}
 			worst = g.Item
 			l.lines = append(l.lines, line{r.Holder, g.Item, g.Slot})
 		}
-		if ended := a.Outcome != Wait && len(a.Grants) < may; ended && l.would(r.Holder, 1) > 0 {
+		if ended := a.Outcome != Wait && len(a.Grants) < may; ended && l.would(r, 1) > 0 {
 			t.Fatalf("request %d may have %d, gets %d, and there is more for it", r.ID, may, len(a.Grants))
 		}
 	}

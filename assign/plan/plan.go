@@ -33,7 +33,8 @@ type Request struct {
 	Room     int      // how many the user may still get, in all: what a round gives to their other requests counts
 	Why      Reason   // why not more
 	Groups   []string // the user's groups
-	Anything bool     // needs no group: the user is a manager
+	Skills   []string // what the user can do besides, which counts for Item.Needs alone
+	Anything bool     // needs no group and no skill: the user is a manager
 
 	// Elsewhere says that the run of another task is for it. It takes what is here, and otherwise nothing changes: it neither ends nor
 	// lingers, and no shelf is spent for it.
@@ -67,6 +68,20 @@ type Item struct {
 	Once      bool     // a user has it once, not each instance of theirs
 	Exclusive string   // its group, of which one member is held at a time, by one holder; empty for none
 	Busy      bool     // another member of the group is held
+	Needs     []string // groups or skills, all of which its holder must have
+}
+
+// Lacks returns what the user of a request lacks of needs.
+func (r *Request) Lacks(needs []string) (lacks []string) {
+	if r.Anything {
+		return nil
+	}
+	for _, need := range needs {
+		if !slices.Contains(r.Groups, need) && !slices.Contains(r.Skills, need) {
+			lacks = append(lacks, need)
+		}
+	}
+	return lacks
 }
 
 // Bar keeps a user from an item.
@@ -78,7 +93,7 @@ type Bar struct {
 // Because names what keeps a request's user from an item.
 type Because int
 
-// The values of Because. The last ones are those of a Bar.
+// The values of Because. FourEyes and LetGo are those of a Bar.
 const (
 	Free      Because = iota // nothing does
 	NoRoom                   // the user may get no more: see Request.Why
@@ -88,6 +103,7 @@ const (
 	FourEyes                 // the user holds or completed it under a task that this one conflicts with
 	LetGo                    // the user returned it to others, or put it off
 	Completed                // the user has completed it, and others are to
+	Needs                    // the user lacks some of what it needs: see Request.Lacks
 )
 
 // Bars says what keeps the request's user from the item, as both were before the round.
@@ -114,6 +130,9 @@ func bars(r *Request, it *Item) Because {
 		if it.Barred[i].User == r.Holder.User {
 			return it.Barred[i].Because
 		}
+	}
+	if len(it.Needs) > 0 && len(r.Lacks(it.Needs)) > 0 {
+		return Needs
 	}
 	return Free
 }

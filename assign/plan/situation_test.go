@@ -71,6 +71,18 @@ func situationOf(draw func(n int) int) ([]Request, Supply) {
 			supply.Items[i].Once = draw(2) == 1
 		}
 	}
+	if seldom() { // likewise
+		for i := range supply.Items {
+			if seldom() {
+				supply.Items[i].Needs = [][]string{{"french"}, {"night"}, {"desk", "french"}}[draw(3)]
+			}
+		}
+		for i := range requests {
+			if draw(2) == 1 {
+				requests[i].Skills = []string{"french"}
+			}
+		}
+	}
 	return requests, supply
 }
 

@@ -16,11 +16,12 @@ import (
 //
 //	# The lowest free place is given.
 //	task: for desk
-//	whole run: a, job (3 places, Ann 1, Bob/agent-2 3, not Cid), b (group g, busy)
+//	whole run: a, job (3 places, Ann 1, Bob/agent-2 3, not Cid), b (group g, busy), c (needs french law)
 //	Eve wants 2, room 1, lingers, in desk  -> partial a
 //	Max wants 1, manager                    -> assigned job at 2
 //	Cid wants 1, away                       -> none: away
 //	Zoe wants 1, elsewhere                  -> waits
+//	Kim wants 1, can french law             -> assigned c
 //
 // "ran" says that the shelf's run was for the request.
 //
@@ -119,6 +120,8 @@ func parseItem(t *testing.T, text string) Item {
 			scan(t, first, "%d", &it.Slots)
 		case first == "group":
 			it.Exclusive = rest
+		case first == "needs":
+			it.Needs = strings.Fields(rest)
 		case first == "not":
 			it.Barred = append(it.Barred, Bar{rest, LetGo})
 		case part == "busy":
@@ -147,6 +150,8 @@ func (s *situation) parseRequest(t *testing.T, text string) {
 			scan(t, rest, "%d", &room)
 		case first == "in":
 			r.Groups = strings.Fields(rest)
+		case first == "can":
+			r.Skills = strings.Fields(rest)
 		case part == "elsewhere":
 			r.Elsewhere = true
 		case part == "lingers":

@@ -46,7 +46,17 @@ func (l *ledger) available(item int) bool {
 }
 
 // allowed reports whether no rule keeps the holder from the item.
-func (l *ledger) allowed(h Holder, item int) bool {
+func (l *ledger) allowed(r Request, item int) bool {
+	h := r.Holder
+	for _, need := range l.items[item].Needs {
+		has := r.Anything
+		for _, owned := range append(slices.Clone(r.Groups), r.Skills...) {
+			has = has || owned == need
+		}
+		if !has {
+			return false
+		}
+	}
 	for _, bar := range l.items[item].Barred {
 		if bar.User == h.User {
 			return false
@@ -62,11 +72,11 @@ func (l *ledger) allowed(h Holder, item int) bool {
 }
 
 // give hands out one place after the other, up to n, each time searching from the best item.
-func (l *ledger) give(h Holder, n int) (grants []Grant) {
+func (l *ledger) give(r Request, n int) (grants []Grant) {
 	for len(grants) < n {
 		best := -1
 		for item := len(l.items) - 1; item >= 0; item-- {
-			if l.available(item) && l.allowed(h, item) {
+			if l.available(item) && l.allowed(r, item) {
 				best = item
 			}
 		}
@@ -77,16 +87,16 @@ func (l *ledger) give(h Holder, n int) (grants []Grant) {
 		for taken := true; taken; taken = slices.Contains(l.numbers(best), slot) {
 			slot++
 		}
-		l.lines = append(l.lines, line{h, best, slot})
+		l.lines = append(l.lines, line{r.Holder, best, slot})
 		grants = append(grants, Grant{best, slot})
 	}
 	return grants
 }
 
 // would returns what give would hand out.
-func (l *ledger) would(h Holder, n int) int {
+func (l *ledger) would(r Request, n int) int {
 	copied := ledger{l.items, slices.Clone(l.lines)}
-	return len(copied.give(h, n))
+	return len(copied.give(r, n))
 }
 
 // room returns how much the request may have.
@@ -100,7 +110,8 @@ func room(r Request, l *ledger) int {
 	return max(0, min(r.Wanted, left))
 }
 
-var stranger = Holder{User: "a stranger", Instance: "\x00"}
+// stranger is barred by no rule.
+var stranger = Request{Holder: Holder{User: "a stranger", Instance: "\x00"}, Anything: true}
 
 // twin is a slow, obviously correct Assign, written independently.
 func twin(requests []Request, supply Supply) Plan {
@@ -116,7 +127,7 @@ func twin(requests []Request, supply Supply) Plan {
 		} else if plan.Spent {
 			a.Outcome = Wait
 		} else {
-			can, anybody := l.would(r.Holder, may), l.would(stranger, may)
+			can, anybody := l.would(r, may), l.would(stranger, may)
 			switch {
 			case can < may && supply.More:
 				return Plan{Short: true}
@@ -126,7 +137,7 @@ func twin(requests []Request, supply Supply) Plan {
 				a.Outcome = Wait
 				plan.Spent = anybody < may
 			case can > 0:
-				a.Grants = l.give(r.Holder, may)
+				a.Grants = l.give(r, may)
 				a.Outcome = Partial
 				switch {
 				case can == r.Wanted:
@@ -201,15 +212,16 @@ func checkReadingWho(t *testing.T, requests []Request, supply Supply, n int) {
 func TestBars(t *testing.T) {
 	ann, bob := Holder{User: "Ann"}, Holder{User: "Bob"}
 	for want, it := range map[Because]Item{
-		Free:      {Slots: 2, Taken: []int{1}, Holders: []Holder{{User: "Ann", Instance: "two"}}, Barred: []Bar{{"Bob", LetGo}}},
+		Free:      {Slots: 2, Taken: []int{1}, Holders: []Holder{{User: "Ann", Instance: "two"}}, Barred: []Bar{{"Bob", LetGo}}, Needs: []string{"french", "desk"}},
 		Full:      {Slots: 1, Taken: []int{1}, Holders: []Holder{ann}, Exclusive: "g", Busy: true},
 		GroupHeld: {Slots: 1, Exclusive: "g", Busy: true, Barred: []Bar{{"Ann", LetGo}}},
 		HoldsIt:   {Slots: 3, Taken: []int{1, 2}, Holders: []Holder{bob, ann}, Barred: []Bar{{"Ann", LetGo}}},
 		FourEyes:  {Slots: 1, Barred: []Bar{{"Bob", LetGo}, {"Ann", FourEyes}, {"Ann", LetGo}}},
-		LetGo:     {Slots: 1, Barred: []Bar{{"Bob", FourEyes}, {"Ann", LetGo}}},
 		Completed: {Slots: 2, Once: true, Taken: []int{1}, Holders: []Holder{{User: "Bob", Instance: "two"}}, Barred: []Bar{{"Ann", Completed}}},
+		LetGo:     {Slots: 1, Barred: []Bar{{"Bob", FourEyes}, {"Ann", LetGo}}, Needs: []string{"law"}},
+		Needs:     {Slots: 1, Barred: []Bar{{"Bob", FourEyes}}, Needs: []string{"french", "law"}},
 	} {
-		if got := Bars(&Request{Holder: ann, Room: 1}, &it); got != want {
+		if got := Bars(&Request{Holder: ann, Room: 1, Groups: []string{"desk"}, Skills: []string{"french"}}, &it); got != want {
 			t.Errorf("%+v: %d, want %d", it, got, want)
 		}
 		if got := Bars(&Request{Holder: ann}, &it); got != NoRoom {
@@ -223,7 +235,7 @@ func checkBars(t *testing.T, requests []Request, items []Item) {
 	t.Helper()
 	for _, r := range requests {
 		r.Wanted, r.Lingers, r.Elsewhere = 1, false, false
-		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred, Completed: Barred}
+		reasonOf := [...]Reason{Free: NoReason, NoRoom: r.Why, Full: AllHeld, GroupHeld: AllHeld, HoldsIt: Barred, FourEyes: Barred, LetGo: Barred, Completed: Barred, Needs: Barred}
 		for i := range items {
 			a := Assign([]Request{r}, Supply{Source: Inbox, Items: items[i : i+1], Usable: true}).Answers[0]
 			because := Bars(&r, &items[i])

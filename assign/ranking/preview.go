@@ -102,7 +102,7 @@ func (q *Ranker) executePreview(ctx context.Context, tx pgx.Tx, p *assign.Previe
 	p.DurationMS = float64(time.Since(began).Microseconds()) / 1000
 	p.Given, p.Blocked, p.PassedOver, p.LeftOut = found.Given, found.Blocked, found.PassedOver, found.LeftOut
 	for _, r := range found.Items {
-		row := assign.PreviewRow{Rank: r.Rank, Item: r.Item, Slots: r.Slots, Exclusive: r.Exclusive, Deadline: r.Deadline, Details: json.RawMessage(r.Details)}
+		row := assign.PreviewRow{Rank: r.Rank, Item: r.Item, Slots: r.Slots, Exclusive: r.Exclusive, Deadline: r.Deadline, Needs: found.NeedsOf(r), Details: json.RawMessage(r.Details)}
 		if row.LeftOut = r.Details == assign.NoDetails; row.LeftOut {
 			row.Details = json.RawMessage("{}")
 		}

@@ -102,6 +102,7 @@ type Candidate struct {
 	Details   string  // JSON; assign.NoDetails if they are beyond the limits
 
 	Deadline *time.Time // nil: none
+	Class    int        // what it needs is Result.Needs[Class-1]; 0: the result's items need nothing
 
 	since int64 // the query's since, in microseconds; 0: none
 	full  bool  // all its places were taken when the query read it, or its group was busy
@@ -114,6 +115,7 @@ type Result struct {
 	Given, Blocked, PassedOver int64       // rows
 	LeftOut                    int64       // items whose details are beyond the limits
 	Oldest                     *time.Time  // the earliest since of the rows that are neither blocked nor passed over; nil: there is none
+	Needs                      []NeedSet   // what the items need, each set once; nil: nothing
 	Matching                   Matching    // what the task's recheck said of the best items
 
 	// What the query saw: a snapshot; on a query database that of the primary before it began, and a time, see [Ranker.Seen].

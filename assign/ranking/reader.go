@@ -30,7 +30,9 @@ type reader struct {
 	// one that is blocked: a later row of it, with more places, would make it free. The memory is counted in seenBytes.
 	differ bool
 
-	since, deadline bool // the query returns these columns as times
+	since bool // the query returns this column as a time
+	own   Own  // which others it returns of their types
+	needs needSets
 
 	size, sized int64 // of what is kept: bytes and rows
 }
@@ -100,7 +102,8 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 		}
 		if found.Given == 0 {
 			columns := r.rows.FieldDescriptions()
-			r.differ, r.since, r.deadline = returnsPlaces(columns), isTime(columns[9]), isTime(columns[10])
+			r.differ, r.since = returnsPlaces(columns), isTime(columns[9])
+			r.own = Own{Deadline: isTime(columns[10]), Needs: isNeeds(columns[11])}
 		}
 		found.Given++
 		// item, slots, exclusive, details, blocked, full_now, snapshot; in text format, since no other was asked for
@@ -137,6 +140,12 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 			r.more = true
 			continue
 		}
+		if r.own.Needs {
+			if c.Class = r.needs.class(memberOf(details, `"needs":`)); c.Class == 0 {
+				found.PassedOver++
+				continue
+			}
+		}
 		found.Seen.add(item)
 		if exclusive != nil {
 			group := string(exclusive)
@@ -146,7 +155,7 @@ func (r *reader) chunk() (chunk []Candidate, more bool, err error) {
 		text = append(text, item...)
 		key := len(text)
 		var deadline time.Time
-		if text, deadline = appendDetails(text, details, r.deadline); !deadline.IsZero() {
+		if text, deadline = appendDetails(text, details, r.own); !deadline.IsZero() {
 			if deadlines == nil {
 				deadlines = make([]time.Time, 0, chunkRows) // one object for all, too
 			}
@@ -272,10 +281,19 @@ func (r *reader) result() Result {
 		found.Items = append(found.Items, r.full...)
 		slices.SortFunc(found.Items, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) })
 	}
+	found.Needs = r.needs.sets
 	for i := range found.Items {
 		if found.Items[i].Details == assign.NoDetails {
 			found.LeftOut++
 		}
+		if c := &found.Items[i]; r.needs.plain() {
+			c.Class = 0
+		} else {
+			found.Needs[c.Class-1].Items++
+		}
+	}
+	if r.needs.plain() {
+		found.Needs = nil
 	}
 	return *found
 }
@@ -315,20 +333,29 @@ const RowDetails = `row_to_json(r)::text`
 // RowDue says whether a query's deadline is its items' deadline: it is a time. Of another type it is a detail.
 const RowDue = `pg_typeof(deadline_type) = 'timestamptz'::regtype`
 
-// DetailsOf returns what the query said of an item besides item, slots and exclusive: a JSON object whose members are
+// RowNeeds says likewise whether the query's needs are what its items need.
+const RowNeeds = `pg_typeof(needs_type) in ('text'::regtype, 'text[]'::regtype, 'varchar'::regtype, 'varchar[]'::regtype)`
+
+// Own says which of a query's columns are of the type of which getwork reads them itself. Of another type they are details.
+type Own struct{ Deadline, Needs bool }
+
+// DetailsOf returns what the query said of an item besides item, slots, exclusive and its own columns: a JSON object whose members are
 // unchanged, or [assign.NoDetails] if they are beyond the limits. The item is handed out without them: its key is what matters,
-// and a query that finds none because of one row would stop everybody's work. due says that the query's column deadline is the item's
-// deadline; nil: the item has none.
-func DetailsOf(row string, due bool) (details string, deadline *time.Time) {
-	text, at := appendDetails(nil, []byte(row), due)
+// and a query that finds none because of one row would stop everybody's work. deadline is nil if the item has none. usable: it needs
+// nothing that nobody can have.
+func DetailsOf(row string, own Own) (details string, deadline *time.Time, needs []string, usable bool) {
+	text, at := appendDetails(nil, []byte(row), own)
 	if !at.IsZero() {
 		deadline = &at
 	}
-	return string(text), deadline
+	if usable = true; own.Needs {
+		needs, usable = needsIn(memberOf([]byte(row), `"needs":`))
+	}
+	return string(text), deadline, needs, usable
 }
 
-// appendDetails appends DetailsOf(row) to text. Zero: no deadline.
-func appendDetails(text, row []byte, due bool) (_ []byte, deadline time.Time) {
+// appendDetails appends the details of DetailsOf to text. Zero: no deadline.
+func appendDetails(text, row []byte, own Own) (_ []byte, deadline time.Time) {
 	text = append(text, '{')
 	begin := len(text)
 	for rest := bytes.TrimSuffix(bytes.TrimPrefix(row, []byte("{")), []byte("}")); len(rest) > 0; {
@@ -338,8 +365,11 @@ func appendDetails(text, row []byte, due bool) (_ []byte, deadline time.Time) {
 		if bytes.HasPrefix(member, []byte(`"item":`)) || bytes.HasPrefix(member, []byte(`"slots":`)) || bytes.HasPrefix(member, []byte(`"exclusive":`)) {
 			continue
 		}
-		if value, is := bytes.CutPrefix(member, []byte(`"deadline":`)); is && due {
+		if value, is := bytes.CutPrefix(member, []byte(`"deadline":`)); is && own.Deadline {
 			deadline = timeIn(value)
+			continue
+		}
+		if own.Needs && bytes.HasPrefix(member, []byte(`"needs":`)) {
 			continue
 		}
 		if len(text) > begin {

@@ -75,7 +75,7 @@ func TestDetailsOf(t *testing.T) {
 		`{"a": [ {"x" : "]" } , 2 ],"item":{"k": [1, "}"]},"c":"ä\\"}`: `{"a": [ {"x" : "]" } , 2 ],"c":"ä\\"}`,
 		`{"\"item":1,"Item":2}`:                                        `{"\"item":1,"Item":2}`,
 	} {
-		if got, _ := DetailsOf(row, true); got != want {
+		if got, _, _, _ := DetailsOf(row, Own{Deadline: true}); got != want {
 			t.Errorf("of %s: %s, want %s", row, got, want)
 		}
 	}
@@ -99,7 +99,7 @@ func FuzzDetailsOf(f *testing.F) {
 		if json.Unmarshal([]byte(row), &want) != nil {
 			t.Skip()
 		}
-		details, _ := DetailsOf(row, false)
+		details, _, _, _ := DetailsOf(row, Own{})
 		if err := json.Unmarshal([]byte(details), &got); err != nil {
 			t.Fatalf("of %s: %v", row, err)
 		}

@@ -147,7 +147,7 @@ type Matching struct {
 const RecheckAtOnce = 500
 
 // recheckResult asks the recheck about the best of a run's result, in the transaction in which the query was executed: about a
-// thousand, or four times as many as all who wait want. The run's own round hands out only candidates that were rechecked, and
+// thousand, or four times as many as all who wait want; where items need something, so many of each class, but not very many in all. The run's own round hands out only candidates that were rechecked, and
 // answers as if the result were cut behind them; the rest is rechecked on the shelf.
 func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s assign.Settings, found *Result) error {
 	if s.Recheck == "" {
@@ -157,7 +157,7 @@ func (q *Ranker) recheckResult(ctx context.Context, tx pgx.Tx, task int64, s ass
 	if err != nil {
 		return err
 	}
-	best := found.Items[:min(max(1000, 4*n), len(found.Items))]
+	best := found.best(max(1000, 4*n), 4*n)
 	found.Matching = Matching{By: s.Recheck, Items: map[string]bool{}}
 	for part := range slices.Chunk(best, RecheckAtOnce) {
 		var items []string

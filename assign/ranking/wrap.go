@@ -19,7 +19,7 @@ import (
 //
 //   - The query stands near the beginning, so that pg_stat_activity, which cuts statements off, shows it.
 //   - The line breaks around the query keep a comment at its end from swallowing the bracket.
-//   - A query may return slots, exclusive, deadline and since. If it does not, their names find the row of defaults outside of the
+//   - A query may return slots, exclusive, deadline, needs and since. If it does not, their names find the row of defaults outside of the
 //     lateral join. No query returns a regdictionary, so the types of the last columns show whether it returns them.
 //   - The rows come in the query's order, since nothing around it sorts, groups or joins. So what blocks an item is looked up
 //     by sub-queries between select and from; as a join, it might change the order.
@@ -38,14 +38,15 @@ const (
   select getwork_query.item::text collate "C" as item, coalesce(slots::integer, case when exclusive::text <> '' then 1 else %d end) as slots,
     nullif(exclusive::text collate "C", '') as exclusive, getwork_query as r,
     case when false then slots end as slots_type, case when false then exclusive end as exclusive_type,
-    case when false then since end as since_type, case when false then deadline end as deadline_type
+    case when false then since end as since_type, case when false then deadline end as deadline_type,
+    case when false then needs end as needs_type
   from (
 `
 	RowsTail = `
   ) getwork_query`
 
 	// Defaults is the row of defaults, which stands before the rows.
-	Defaults = `(values (null::regdictionary, null::regdictionary, null::regdictionary, null::regdictionary)) getwork_defaults (slots, exclusive, deadline, since)`
+	Defaults = `(values (null::regdictionary, null::regdictionary, null::regdictionary, null::regdictionary, null::regdictionary)) getwork_defaults (slots, exclusive, deadline, needs, since)`
 
 	// fullNow says of a ranked row c whether all places of its item are taken, or its group is busy. %[1]v is the task.
 	fullNow = `(c.slots > 1 and c.slots <= (select count(*) from getwork.blocked b where b.task_id = %[1]v and b.item = c.item and b.held)
@@ -54,14 +55,14 @@ const (
 
 	wrapHead = `
 with ranked as (
-  select item, getwork_rows.slots, getwork_rows.exclusive, r, slots_type, exclusive_type, since_type, deadline_type
+  select item, getwork_rows.slots, getwork_rows.exclusive, r, slots_type, exclusive_type, since_type, deadline_type, needs_type
   from ` + Defaults + `
   cross join lateral (` + RowsHead
 	wrapTail = RowsTail + `) getwork_rows
 )
 select case when octet_length(item) <= 200 then item end, case when octet_length(exclusive) > 200 then 0 else slots end, exclusive,
   case when not blocked and slots >= 1 and octet_length(item) between 1 and 200 then ` + RowDetails + ` end,
-  blocked, full_now, (select pg_current_snapshot()::text), slots_type, exclusive_type, since_type, deadline_type
+  blocked, full_now, (select pg_current_snapshot()::text), slots_type, exclusive_type, since_type, deadline_type, needs_type
 from (
   select *, slots = 1 and exists (select from getwork.blocked b where b.task_id = %[1]d and b.item = c.item) as blocked,
     ` + fullNow + ` as full_now
@@ -72,7 +73,7 @@ from (
 	// The same columns where the query runs on a database of its own. The query names nothing of getwork's schema: a replica may
 	// lag behind, and the login may be limited to the bank's tables.
 	elsewhereHead = `
-select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `, false, false, null::text, slots_type, exclusive_type, since_type, deadline_type
+select item, getwork_rows.slots, getwork_rows.exclusive, ` + RowDetails + `, false, false, null::text, slots_type, exclusive_type, since_type, deadline_type, needs_type
 from ` + Defaults + `
 cross join lateral (` + RowsHead
 	elsewhereTail = RowsTail + `) getwork_rows`

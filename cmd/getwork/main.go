@@ -43,6 +43,7 @@ type commandLine struct {
 	Work  cli.WorkCmd  `cmd:"" group:"manage" help:"List, extend, reassign and take back work."`
 	Items cli.ItemsCmd `cmd:"" group:"manage" help:"Push, explain, claim and put back items."`
 
+	Skills cli.SkillsCmd `cmd:"" group:"manage" help:"Show or set what somebody can, for items that need it."`
 	Limits cli.LimitsCmd `cmd:"" group:"manage" help:"Limit how many items one user holds at a time, over all tasks."`
 
 	Webhook cli.WebhookCmd `cmd:"" group:"manage" help:"Post a task's events to URLs, and see what was sent."`

@@ -258,6 +258,8 @@ export interface NewItem {
   priority?: number;
   not_before?: Time | Duration;
   deadline?: Time;
+  needs?: string[];
+  needs_until?: Time;
   slots?: number;
   done_by?: number;
   exclusive?: string;
@@ -322,6 +324,8 @@ export interface Rest {
   absences(filter?: Filter<'user' | 'cursor' | 'limit'>): Promise<Page<'absences', Absence>>;
   away(absence?: NewAbsence): Promise<Absence>;
   back(id: string): Promise<Absence>;
+  skills(user: string): Promise<string[]>;
+  setSkills(user: string, skills: string[]): Promise<string[]>;
 
   pipeline(): Promise<Pipeline>;
   day(filter?: Filter<'since'>): Promise<Day>;

@@ -159,6 +159,11 @@ export function rest({ url = '', headers: always, fetch = (...args) => globalThi
     /** Ends an absence. */
     back: (id) => send('DELETE', `${api}/absences/${segment(id)}`),
 
+    /** What somebody can, beside their groups: the names of skills. */
+    skills: (user) => get(`${api}/people/${segment(user)}/skills`),
+    /** Replaces them; for managers. */
+    setSkills: (user, skills) => send('PUT', `${api}/people/${segment(user)}/skills`, skills),
+
     // For workers. The methods that connect()'s client has, too, are described there.
     /** {work: […], requests: […pending…]} */
     pipeline: () => get(`${api}/pipeline`),

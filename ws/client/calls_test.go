@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +101,15 @@ func everyCallAboutAbsences(t *testing.T, boss, bot *Client) {
 	}
 	if all := must[[]assign.Absence](t)(boss.ImportAbsences(ctx, dan, "hr", nil)); len(all) != 0 {
 		t.Errorf("imported %+v", all)
+	}
+	if all := must[[]string](t)(boss.SetSkills(ctx, dan, []string{"law", "french", "law"})); !slices.Equal(all, []string{"french", "law"}) {
+		t.Errorf("skills %v", all)
+	}
+	if all := must[[]string](t)(boss.ShowSkills(ctx, dan)); len(all) != 2 {
+		t.Errorf("skills %v", all)
+	}
+	if all := must[[]string](t)(boss.SetSkills(ctx, dan, nil)); len(all) != 0 {
+		t.Errorf("skills %v", all)
 	}
 }
 

@@ -16,14 +16,16 @@ import (
 
 // Item is an item to be pushed, as the API takes it. Nil fields are left out.
 type Item struct {
-	Item      string          `json:"item"`
-	Priority  *int32          `json:"priority,omitempty"`
-	NotBefore *time.Time      `json:"not_before,omitempty"`
-	Deadline  *time.Time      `json:"deadline,omitempty"`
-	Slots     *int            `json:"slots,omitempty"`
-	DoneBy    *int            `json:"done_by,omitempty"`
-	Exclusive *string         `json:"exclusive,omitempty"`
-	Details   json.RawMessage `json:"details,omitempty"`
+	Item       string          `json:"item"`
+	Priority   *int32          `json:"priority,omitempty"`
+	NotBefore  *time.Time      `json:"not_before,omitempty"`
+	Deadline   *time.Time      `json:"deadline,omitempty"`
+	Slots      *int            `json:"slots,omitempty"`
+	DoneBy     *int            `json:"done_by,omitempty"`
+	Exclusive  *string         `json:"exclusive,omitempty"`
+	Needs      []string        `json:"needs,omitempty"`
+	NeedsUntil *time.Time      `json:"needs_until,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty"`
 }
 
 // FillIn sets the fields that the item does not set itself.

@@ -198,8 +198,8 @@ func decode(line []byte, item *Item) error {
 	if line[0] != '{' {
 		return errors.New(`a row is an object, such as {"item": "a"}, or a key in quotation marks`)
 	}
-	var when, deadline *string
-	fields := map[string]any{"item": &item.Item, "priority": &item.Priority, "not_before": &when, "deadline": &deadline, "slots": &item.Slots, "done_by": &item.DoneBy, "exclusive": &item.Exclusive, "details": &item.Details}
+	var when, deadline, until *string
+	fields := map[string]any{"item": &item.Item, "priority": &item.Priority, "not_before": &when, "deadline": &deadline, "needs": &item.Needs, "needs_until": &until, "slots": &item.Slots, "done_by": &item.DoneBy, "exclusive": &item.Exclusive, "details": &item.Details}
 	d := json.NewDecoder(bytes.NewReader(object))
 	_, _ = d.Token() // the brace; the JSON is valid
 	seen := map[string]bool{}
@@ -221,26 +221,29 @@ func decode(line []byte, item *Item) error {
 			return fmt.Errorf("%s %s", name, jsonFault(err))
 		}
 	}
-	if when != nil {
-		if err := item.setMoment("not_before", *when); err != nil {
+	for name, text := range map[string]*string{"not_before": when, "deadline": deadline, "needs_until": until} {
+		if text == nil {
+			continue
+		}
+		if err := item.setMoment(name, *text); err != nil {
 			return err
 		}
 	}
-	if deadline == nil {
-		return nil
-	}
-	return item.setMoment("deadline", *deadline)
+	return nil
 }
 
-// setMoment sets not_before or deadline.
+// setMoment sets not_before, deadline or needs_until.
 func (i *Item) setMoment(name, text string) error {
 	at, err := Moment(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if name == "deadline" {
+	switch name {
+	case "deadline":
 		i.Deadline = &at
-	} else {
+	case "needs_until":
+		i.NeedsUntil = &at
+	default:
 		i.NotBefore = &at
 	}
 	return nil
