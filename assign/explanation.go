@@ -135,8 +135,9 @@ const (
 
 // Schema is what a ranking query may read.
 type Schema struct {
-	Tables []Table `json:"tables"` // those that need no schema's name come first
-	Cut    bool    `json:"cut"`    // there are more
+	Tables []Table `json:"tables"`           // those that need no schema's name come first
+	Cut    bool    `json:"cut"`              // there are more
+	Reason string  `json:"reason,omitempty"` // why a table is not offered that lies in getwork's own schema; empty: none does
 }
 
 // Table is a table or a view, with the columns that a ranking query may read.

@@ -511,8 +511,13 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	want := []string{`loan.id bigint`, `loan."Due on" date`, `books."Open".id bigint`}
-	if diff := cmp.Diff(want, got); diff != "" || schema.Cut {
-		t.Error(diff)
+	if diff := cmp.Diff(want, got); diff != "" || schema.Cut || schema.Reason != "" {
+		t.Error(diff, schema.Reason)
+	}
+	n.exec(t, `create table getwork."Lost" (id bigint)`)
+	schema = read[assign.Schema](n.call(t, "GET", "/api/v1/schema", manager(), "").want(200))
+	if !strings.Contains(schema.Reason, `alter table getwork."Lost" set schema public`) || len(schema.Tables) != 2 {
+		t.Errorf("a table beside getwork's: %+v", schema)
 	}
 	n.call(t, "GET", "/api/v1/schema", as("olga", "X-Getwork-Role", "observer"), "").refused(403, "forbidden")
 }

@@ -128,6 +128,18 @@ where n.nspname not like 'pg\_%' and n.nspname <> 'information_schema'
 order by pg_catalog.pg_table_is_visible(c.oid) desc, n.nspname, c.relname, a.attnum
 limit $1`
 
+// selectMisplaced names a table that somebody made in a schema with getwork's tables, and that schema. A login called as the schema does
+// so unawares, because search_path begins with it. A name that is missing here is named as misplaced.
+const selectMisplaced = `
+select pg_catalog.quote_ident(n.nspname), pg_catalog.quote_ident(c.relname)
+from pg_catalog.pg_namespace n
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
+where (select count(*) from pg_catalog.pg_class o where o.relnamespace = n.oid and o.relname in ('task_state', 'task_version', 'work_requested')) = 3
+  and c.relname not in ('absence', 'audit', 'audit_head', 'blocked', 'candidate', 'candidate_place', 'hook', 'hook_event', 'item', 'limits', 'once',
+    'principal', 'run', 'session', 'task', 'task_conflict', 'task_hour', 'task_pause', 'task_state', 'task_version', 'token', 'version', 'work', 'work_requested')
+order by n.nspname, c.relname
+limit 1`
+
 // Schema reads which tables and columns a ranking query may read: with the rights of the login that executes it, and of the
 // query role. [assign.Busy] says that others' previews took too long.
 func (q *Ranker) Schema(ctx context.Context) (s assign.Schema, err error) {
@@ -155,6 +167,17 @@ func (q *Ranker) Schema(ctx context.Context) (s assign.Schema, err error) {
 		})
 		if err != nil {
 			return fmt.Errorf("read the tables: %w", err)
+		}
+		var in, name string
+		rows, err = tx.Query(ctx, selectMisplaced, pgx.QueryExecModeExec)
+		if err == nil {
+			_, err = pgx.ForEachRow(rows, []any{&in, &name}, func() error {
+				s.Reason = fmt.Sprintf("%s lies in %s, getwork's own schema, and no table there is offered: move it, for example with alter table %[2]s.%[1]s set schema public", name, in)
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("read the tables of getwork's schema: %w", err)
 		}
 		return nil
 	})

@@ -22,6 +22,7 @@ export class Tables {
   #api; #editor; #changed;
   #tables = null;
   #cut = false;
+  #reason = ''; // why a table is not offered
   #error = '';
   #filter = '';
   #asked = false;
@@ -48,9 +49,10 @@ export class Tables {
     this.#error = '';
     this.#changed();
     try {
-      const { tables, cut } = await this.#api.schema();
+      const { tables, cut, reason = '' } = await this.#api.schema();
       this.#tables = tables;
       this.#cut = cut;
+      this.#reason = reason;
     } catch (e) {
       this.#asked = false;
       this.#error = e.message;
@@ -101,7 +103,8 @@ export class Tables {
     return html`${this.#error ? html`<p class="error" role="alert" dir="auto">${t`They can’t be read: ${this.#error}.`}
         <button type="button" @click=${() => this.load()}>${t`Try again`}</button></p>` : nothing}
       ${this.#asked && !this.#tables ? html`<p class="soft small">${t`Reading …`}</p>` : nothing}
-      ${this.#tables && !this.#tables.length ? html`<p class="soft small">${t`The login that runs queries may read no table. Grant it SELECT on those that tasks need.`}</p>` : nothing}
+      ${this.#reason ? html`<p dir="auto" lang="en">${this.#reason}.</p>` : nothing}
+      ${this.#tables && !this.#tables.length && !this.#reason ? html`<p class="soft small">${t`The login that runs queries may read no table. Grant it SELECT on those that tasks need.`}</p>` : nothing}
       ${this.#tables?.length > 8 ? html`<div class="field"><label for="tables-filter">${t`Filter`}</label><input id="tables-filter" autocomplete="off" spellcheck="false"
         @input=${(e) => { this.#filter = e.target.value.toLowerCase(); this.#changed(); }}></div>` : nothing}
       <ul dir="ltr">${tables.slice(0, shown).map((table) => html`<li><details>
