@@ -46,6 +46,8 @@ type commandLine struct {
 	Skills cli.SkillsCmd `cmd:"" group:"manage" help:"Show or set what somebody can, for items that need it."`
 	Limits cli.LimitsCmd `cmd:"" group:"manage" help:"Limit how many items one user holds at a time, over all tasks."`
 
+	Alerts cli.AlertsCmd `cmd:"" group:"manage" help:"List what is wrong with tasks now."`
+
 	Webhook cli.WebhookCmd `cmd:"" group:"manage" help:"Post a task's events to URLs, and see what was sent."`
 
 	Audit   serve.Audit    `cmd:"" group:"people" help:"Check and export the audit: who did what to people, tasks and other people's work."`
