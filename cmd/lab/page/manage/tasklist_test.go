@@ -23,7 +23,7 @@ func TestPageTaskListFollows(t *testing.T) {
 		b.State("live", e2e.Soon)
 		b.Eval(`(window.stays = 'yes', '')`)
 	}
-	const cards = `[...document.querySelectorAll('#tasks .task')].map((e) => e.querySelector('h3').textContent + (e.querySelector('.badge')?.textContent ?? '')).join()`
+	const cards = `[...document.querySelectorAll('#tasks .task')].map((e) => e.querySelector('.name').textContent.trim() + (e.querySelector('.tag')?.textContent.trim() ?? '')).join()`
 	const rows = `[...document.querySelectorAll('.task-list tbody tr')].map((e) => e.dataset.task + (e.querySelector('.tag')?.textContent ?? '')).join()`
 	shown := func(desk, list string) {
 		t.Helper()

@@ -169,7 +169,7 @@ func TestPageTaskCompare(t *testing.T) {
 	b.Shows("#compare", "Of a former text of the query")
 	b.Eval(`((limit) => { limit.value = '10'; limit.dispatchEvent(new Event('change')); return ''; })(document.querySelector('#compare-limit'))`)
 	b.Press("#compare-run")
-	b.Shows("#compare .found", "Among the best, 1 come in, 1 fall out, and 0 move.")
+	b.Shows("#compare .found", "Among the best: 1 comes in, 1 falls out, 0 move.")
 	b.Shows("#compare .found", "Of the best 10, 9 are the same.")
 	if rows := b.Eval(`[...document.querySelectorAll('.changes tbody tr')].map((tr) => tr.innerText.replace(/\s+/g, ' ').trim()).join(', ')`); rows != "21 comes in – 1, 1 falls out 1 –" {
 		t.Errorf("the changes are %q", rows)
