@@ -119,8 +119,11 @@ func (s *site) index(view string) []byte {
 	const begins = "page.js"
 	modules := s.imports(begins, nil)
 	modules = s.imports("views/"+cmp.Or(strings.Split(view, "/")[1], "desk")+".js", modules)
-	if view == "/tasks" {
-		modules = s.imports("views/tasks/list.js", modules) // which a task's page does without
+	switch view {
+	case "/tasks":
+		modules = s.imports("views/tasks/list.js", modules)
+	case "/tasks/{name}":
+		modules = s.imports("views/tasks/task.js", modules)
 	}
 	var links bytes.Buffer
 	for style := range strings.FieldsSeq(styles[view]) {

@@ -1,10 +1,11 @@
 /** Tasks, for managers: all of them, a new one, or one with its settings, query, versions and runs. */
 
-import { openTask } from './tasks/task.js';
-
-/** Returns what opens the address. The list's module is loaded with the list: a task's page is large without it. */
+/** Returns what opens the address. The list and a task's page are loaded without each other: both are large. */
 export async function load() {
-  if (location.pathname !== '/tasks' || new URLSearchParams(location.search).has('new')) return { open: openTask };
+  if (location.pathname !== '/tasks' || new URLSearchParams(location.search).has('new')) {
+    const { openTask } = await import('./tasks/task.js');
+    return { open: openTask };
+  }
   const { openList } = await import('./tasks/list.js');
   return { open: openList };
 }
