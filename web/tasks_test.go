@@ -25,7 +25,7 @@ func TestTask(t *testing.T) {
 		wantHeader("Location", "/api/v1/tasks/verify").wantHeader("ETag", `"1"`)
 	want := newTask(t)
 	maps.Copy(want, map[string]any{"name": "verify", "title": "Verify", "query": five, "query_timeout": "90s", "fresh_for": "24h", "rerun_after": "2m",
-		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0, "backlog": nil, "late": 0.0, "next_deadline": nil, "running_since": nil, "usual_seconds": nil, "failures": 0.0})
+		"version": 1.0, "waiting": 0.0, "held": 0.0, "shelf": 0.0, "backlog": nil, "late": 0.0, "next_deadline": nil, "done_today": 0.0, "pace": nil, "through_at": nil, "running_since": nil, "usual_seconds": nil, "failures": 0.0})
 	if diff := cmp.Diff(want, read[map[string]any](made)); diff != "" {
 		t.Errorf("durations are in the largest exact unit:\n%s", diff)
 	}

@@ -464,7 +464,7 @@ func TestWorkAsCSV(t *testing.T) {
 		r := n.call(t, "GET", "/api/v1/work?format=csv&task=verify"+query, h, "").want(200).
 			wantHeader("Content-Type", "text/csv; charset=utf-8").wantHeader("Content-Disposition", `attachment; filename="work.csv"`)
 		lines, err := csv.NewReader(strings.NewReader(r.body)).ReadAll()
-		if err != nil || strings.Join(lines[0], ",") != "id,task,item,user,instance,state,assigned_at,closed_at,available_at,attempt,error,note,details,deadline" {
+		if err != nil || strings.Join(lines[0], ",") != "id,task,item,user,instance,state,assigned_at,closed_at,available_at,attempt,error,note,details,deadline,code,result" {
 			t.Fatalf("%v %q", err, lines)
 		}
 		for _, l := range lines[1:] {

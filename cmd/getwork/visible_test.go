@@ -177,7 +177,7 @@ func TestEverythingPrintedIsVisible(t *testing.T) {
 		}
 	}
 	commands := map[string]string{
-		"get": "verify", "pipeline": "", "away": "", "back": "--of bob", "done": "1", "task list": "", "task show": "verify", "task create": "--name verify --inbox",
+		"get": "verify", "pipeline": "", "away": "", "back": "--of bob", "done": "1", "later": "1 2h", "skills": "bob", "task list": "", "task show": "verify", "task create": "--name verify --inbox",
 		"task apply": "-f " + task, "task update": "verify --title x", "task delete": "verify --yes", "task preview": "verify", "task compare": "verify --to 1", "task pause": "verify",
 		"task resume": "verify", "task runs": "verify", "task versions": "verify", "task restore": "verify 1", "task log": "verify",
 		"alerts": "", "limits show": "", "limits apply": "-f " + limits,
