@@ -93,7 +93,7 @@ func TestRoles(t *testing.T) {
 		"GET /holders":            "observer manager",
 		"POST /work/release":      "manager",
 		"POST /work/999/extend":   "worker agent manager",
-		"POST /work/999/later":    "worker agent manager",
+		"POST /work/999/later":    "worker manager",
 		"POST /work/dispositions": "worker agent manager",
 		"POST /work/extend":       "worker agent manager",
 		"POST /work/999/reassign": "manager",

@@ -136,7 +136,7 @@ from pg_catalog.pg_namespace n
 join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
 where (select count(*) from pg_catalog.pg_class o where o.relnamespace = n.oid and o.relname in ('task_state', 'task_version', 'work_requested')) = 3
   and c.relname not in ('absence', 'audit', 'audit_head', 'blocked', 'candidate', 'candidate_place', 'hook', 'hook_event', 'item', 'limits', 'once',
-    'principal', 'run', 'session', 'task', 'task_conflict', 'task_hour', 'task_pause', 'task_state', 'task_version', 'token', 'version', 'work', 'work_requested')
+    'principal', 'run', 'session', 'skill', 'task', 'task_conflict', 'task_hour', 'task_pause', 'task_state', 'task_version', 'token', 'version', 'work', 'work_requested')
 order by n.nspname, c.relname
 limit 1`
 

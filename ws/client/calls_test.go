@@ -168,6 +168,7 @@ func everyCall(t *testing.T, boss, ann, bot *Client) {
 		t.Errorf("read again: %v, want %v", err, ErrNotModified)
 	}
 	must[assign.Work](t)(ann.Extend(ctx, r.Work[0].ID))
+	must[assign.Work](t)(ann.Later(ctx, r.Work[0].ID, nil))
 	if w := must[assign.Work](t)(ann.ShowWork(ctx, r.Work[0].ID)); w.Item != r.Work[0].Item {
 		t.Errorf("shown is %+v", w)
 	}

@@ -82,8 +82,8 @@ var defences = map[string][]edit{
 	"manylease": {
 		{"assign", "(w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())\n      and ($7",
 			"(w.lease_expires_at is null or w.id > any($1) or w.lease_expires_at > clock_timestamp())\n      and ($7"},
-		{"assign", "where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or",
-			"where w.id = d.id and case when w.state = 'held' then w.lease_expires_at is null or w.id > any($1) or"},
+		{"assign", "where w.id = d.id and case when w.state = 'held' then (w.lease_expires_at is null or",
+			"where w.id = d.id and case when w.state = 'held' then (w.lease_expires_at is null or w.id > any($1) or"},
 	},
 	"manyholder": {
 		{"assign", "and ($7 or w.user_name", "and ($7 or w.id > any($1) or w.user_name"},

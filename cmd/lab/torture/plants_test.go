@@ -113,7 +113,7 @@ var plants = []plant{
 		edit{"assign", "pollEvery = time.Second", "pollEvery = 30 * time.Second"},
 		torture.Options{Scenario: "queries", For: 40 * time.Second}},
 	{"web hooks are not told what expires", checker.Recorded,
-		edit{"schema", "else 'work.closed'\n  end;\n", "else 'work.closed'\n  end;\n  if kind = 'work.expired' then return null; end if;\n"},
+		edit{"schema", "'code', new.code, 'available_at', getwork.json_time(new.available_at))))\n  from getwork.hook h join getwork.task_state s on s.task_id = new.task_id\n  where ", "'code', new.code, 'available_at', getwork.json_time(new.available_at))))\n  from getwork.hook h join getwork.task_state s on s.task_id = new.task_id\n  where kind <> 'work.expired' and "},
 		torture.Options{}},
 	{"whatever a receiver answers, it has accepted the event", checker.Due,
 		edit{"assign", "if got.status/100 == 2 {", "if got.status > 0 {"},
