@@ -223,10 +223,10 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		sql  string
 		args []any
 	}{
-		"selectNamed":        {selectNamed, []any{task, []int64{}, "item 5", 1, nil, nil, nil, false}},
-		"selectNamed, eyes":  {selectNamed, []any{task, []int64{task + 1}, "item 5", 1, nil, nil, nil, false}},
-		"selectInbox":        {selectInboxAlone + limit, []any{task, []int64{}, 1}},
-		"selectInbox, eyes":  {selectInbox + limit, []any{task, []int64{task + 1}, 1}},
+		"selectNamed":        {selectNamed, []any{task, []int64{}, "item 5", 1, nil, nil, nil, false, 0}},
+		"selectNamed, eyes":  {selectNamed, []any{task, []int64{task + 1}, "item 5", 1, nil, nil, nil, false, 0}},
+		"selectInbox":        {selectInboxAlone + limit, []any{task, []int64{}, 1, 1}},
+		"selectInbox, eyes":  {selectInbox + limit, []any{task, []int64{task + 1}, 1, 1}},
 		"insertItems":        {insertItems, []any{task, "ann", []string{"a"}, []int32{1}, []*time.Time{nil}, []*int32{nil}, []string{""}, []string{"{}"}, 1, []*time.Time{nil}, []*int{nil}, 1, []*string(nil), []*time.Time(nil)}},
 		"expireWork":         {expireWork, []any{500}},
 		"warnHolders":        {warnHolders, []any{500}},

@@ -130,7 +130,7 @@ func TestHeldByItemWithoutStatistics(t *testing.T) {
 			args []any
 		}{
 			{`select w.id from unnest($2::text[]) c (item) cross join lateral (select w.id from ` + records.Binding + ` w where w.task_id = $1 and w.item = c.item) w`, []any{task, []string{"a", "b"}}},
-			{selectNamed, []any{task, []int64{task + 1}, "a", 1, nil, nil, nil, false}}, // as does a conflict with another task
+			{selectNamed, []any{task, []int64{task + 1}, "a", 1, nil, nil, nil, false, 0}}, // as does a conflict with another task
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				var plan string
