@@ -39,7 +39,7 @@ func TestPageNewTaskPreviewed(t *testing.T) {
 
 	const query = "select g as item, g / 2 as half from generate_series(1, 20000) g where g % 3 = 0 order by g"
 	b.Set("set-query", query)
-	b.Shows(".sql + .error + p", "Before you changed it")
+	b.Shows(".former-error", "Before you changed it")
 	b.Press("#preview-run")
 	b.Await(saysPreviewed, e2e.Soon)
 	b.Shows(".preview .stats", "6,666rows given")
