@@ -41,8 +41,14 @@ export const groups = [
       help: t`Whether people may ask for this task and claim its items, or take what comes next.` },
   ] },
   { title: t`Why it is let go of`, tab: 'limits', fields: [
-    { name: 'outcomes', label: t`Reasons`, kind: 'entries', most: 20, wide: true,
-      help: `${t`JSON with the reasons that people choose from:`} ${'[{"code": "busy", "label": "Busy", "do": "return", "after": "2h"}]'}.` },
+    { name: 'outcomes', label: t`Reasons`, kind: 'rows', most: 20, wide: true, add: t`Add a reason`, columns: [
+      { name: 'label', label: t`What people read` },
+      { name: 'code', label: t`Code`, from: 'label' },
+      { name: 'do', label: t`Ends as`, choices: [['complete', t`done##of a reason`], ['return', t`given back`], ['never', t`removed`]] },
+      { name: 'after', label: t`Back after`, hint: '2h' },
+      { name: 'to', label: t`Back to`, choices: [['', t`anybody`], ['others', t`others`]] },
+      { name: 'note', label: t`Note##of a reason`, choices: [['may', t`may be written`], ['must', t`must be written`], ['none', t`not asked for`]] },
+    ], help: t`What people choose from when they let go of work, and what each choice does.` },
     { name: 'require_code', label: t`A reason`, kind: 'truth', choices: [['false', t`may be given`], ['true', t`must be given`]],
       help: t`Whether work is let go of only with a reason.` },
     { name: 'result', label: t`Result`, kind: 'entries', most: 50, wide: true,
