@@ -17,6 +17,6 @@ func comesIn(b *page.Browser, at *page.Bank, path, user string) {
 // follows follows the link of the page for those who are not logged in.
 func follows(b *page.Browser, link string) {
 	b.T.Helper()
-	b.Shows("#log-in a", link)
-	b.Eval(`(document.querySelector('#log-in a').click(), '')`)
+	b.Shows("#log-in a.button", link)
+	b.Eval(`(document.querySelector('#log-in a.button').click(), '')`)
 }

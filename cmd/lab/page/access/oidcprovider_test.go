@@ -146,7 +146,7 @@ func TestOIDCProvider(t *testing.T) {
 		t.Errorf("it came back to %s", is)
 	}
 	f.Open(public)
-	does(f, `#log-in a`, `e.click()`)
+	does(f, `#log-in a.button`, `e.click()`)
 	p.passes(f, "Tracy")
 	if began := e2e.Column[int](s, `select count(distinct node)::int from getwork.audit where act = 'log-in'`)[0]; began != 1 {
 		t.Errorf("call-backs came to %d nodes", began)
@@ -167,7 +167,7 @@ func TestOIDCProvider(t *testing.T) {
 	f.Press("button", "Log out")
 	p.leavesProvider(f)
 	f.Await(`document.querySelector('#log-in h1')?.textContent === 'Log in' && location.href === '`+public+`/'`, e2e.Soon)
-	does(f, `#log-in a`, `e.click()`)
+	does(f, `#log-in a.button`, `e.click()`)
 	f.Await(`document.querySelector('input[name="login"]')`, e2e.Soon) // it knows nobody there
 	e2e.Await(t, "the back channel of Tracy's log-out", e2e.Soon, func() bool { return p.times(ended) == 1 })
 

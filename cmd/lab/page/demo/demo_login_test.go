@@ -17,7 +17,7 @@ import (
 func entersDemo(b *page.Browser, d *e2e.StartedDemo, node, who string) {
 	b.T.Helper()
 	provider := regexp.MustCompile(`identity provider of the demo's own, (http://[0-9.:]+),`).FindStringSubmatch(d.Printed())[1]
-	awaitIn(b, node, `document.querySelector('#log-in a')?.textContent === 'Log in' && (document.querySelector('#log-in a').click(), true)`, e2e.Soon)
+	awaitIn(b, node, `document.querySelector('#log-in a.button')?.textContent === 'Log in' && (document.querySelector('#log-in a.button').click(), true)`, e2e.Soon)
 	awaitIn(b, provider, fmt.Sprintf(`[...document.querySelectorAll('button')].some((e) => e.textContent.startsWith(%q) && (e.click(), true))`, who), e2e.Soon)
 	awaitIn(b, node, fmt.Sprintf(`document.querySelector('#name').textContent === %q`, who), e2e.Soon)
 }
