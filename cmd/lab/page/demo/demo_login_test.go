@@ -55,7 +55,7 @@ func TestDemoLogIn(t *testing.T) {
 	pressIn(b, nodes[3], "dialog button", "Sign out everywhere")
 	awaitIn(b, nodes[0], `document.querySelector('#log-in h1')?.textContent === 'You are logged out'`, timeout.Scale(2*time.Second))
 	entersDemo(b, d, nodes[0], "Oliver")
-	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('h3')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon) // what he held is still his
+	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('#work .key')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon) // what he held is still his
 	awaitIn(b, nodes[1], `document.querySelector('#chip').dataset.state === 'live' && (location.href = '/account', true)`, e2e.Soon)
 	pressIn(b, nodes[1], "button", "Sign out everywhere …")
 	pressIn(b, nodes[1], "dialog button", "Sign out everywhere")
@@ -74,5 +74,5 @@ func TestDemoLogIn(t *testing.T) {
 	nodes = d.Ready()
 	openDemo(b, d)
 	entersDemo(b, d, nodes[0], "Oliver")
-	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('h3')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon)
+	awaitIn(b, nodes[0], fmt.Sprintf(`[...document.querySelectorAll('#work .key')].some((e) => e.textContent.includes(%q))`, item), e2e.Soon)
 }
