@@ -17,7 +17,7 @@ func TestStatementsByIndex(t *testing.T) {
 	db := enginetest.Pool(t, url)
 	task := enginetest.NewTask(t, n, "common", `select 1 as item`, nil).ID
 	statements := map[string]enginetest.Looked{
-		"settlePlaces":   {SQL: manage.SettlePlaces, Args: []any{task, 1}},
+		"settlePlaces":   {SQL: manage.SettlePlaces, Args: []any{task, 1, 1, 2, 1}},
 		"selectReleased": {SQL: manage.SelectReleased, Args: []any{"ann", 0}},
 		"redriveWork":    {SQL: manage.RedriveWork, Args: []any{task, []string{"item 5"}, "ann"}},
 		"taskInUse":      {SQL: manage.TaskInUse, Args: []any{task}},
@@ -33,5 +33,5 @@ func TestOneItemsHistoryIsNotRead(t *testing.T) {
 	db := enginetest.Pool(t, url)
 	jobs := enginetest.NewTask(t, n, "jobs", "select 'old' as item", nil)
 	enginetest.Execute(t, db, "vacuum getwork.work, getwork.item")
-	enginetest.SameWithHistory(t, db, map[string]enginetest.Looked{"settlePlaces": {SQL: manage.SettlePlaces, Args: []any{jobs.ID, 1}}}, jobs.ID)
+	enginetest.SameWithHistory(t, db, map[string]enginetest.Looked{"settlePlaces": {SQL: manage.SettlePlaces, Args: []any{jobs.ID, 1, 1, 2, 1}}}, jobs.ID)
 }
