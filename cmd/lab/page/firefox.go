@@ -220,6 +220,7 @@ const (
 	KeyShift  = "\ue008"
 	KeyCtrl   = "\ue009"
 	KeyLeft   = "\ue012"
+	KeyRight  = "\ue014"
 )
 
 // Keys types into the element with the focus.

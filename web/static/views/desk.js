@@ -76,7 +76,7 @@ class Desk {
     }, this.#drafts.kept);
     this.#pipeline = new Pipeline(client, this.#outbox, {
       changed: () => this.#changed(),
-      tell: (work, text) => this.#said.tell(`${this.#called(work)}: ${text}`),
+      tell: (row, text) => { if (row !== this.#open || !row.lost) this.#said.tell(`${this.#called(row.work)}: ${text}`); }, // the sheet says it, too
       arrived: (works) => this.#arrived(works),
     }, this.#drafts.notes);
     this.#pipeline.sync(client.known); // the pipeline may have been read before

@@ -35,6 +35,8 @@ func TestPageDeskTakenAwayWhileItWaits(t *testing.T) {
 	b.Shows("#work .going", "a: completed.")
 	page.Manages(s, "POST", fmt.Sprintf("/work/%d/reassign", held[0].ID), map[string]any{"user": "Tracy", "force": true})
 	b.Await(`!document.querySelector('.going')`, e2e.Soon)
+	b.Shows("#told", "a: It was given to somebody else at ")
+	b.Press("#lost .key")
 	b.Shows(".why", "Your note is kept.")
 }
 
@@ -57,6 +59,7 @@ func TestPageDeskLeaseLostWhileKept(t *testing.T) {
 	s.Await("the lease is over", 2*e2e.Soon, `select lease_expires_at < now() from getwork.work`)
 	s.Nodes[0].Restart()
 	b.Await(`!document.querySelector('.going')`, 3*e2e.Soon)
+	b.Press("#lost .key")
 	b.Shows(".why", "Your note is kept.")
 }
 
@@ -82,7 +85,7 @@ func TestPageDeskTwoNexts(t *testing.T) {
 	schematest.Thorough(t)
 	b, _ := desk(t, page.UndoLasts, "1h", 3)
 	b.Eval(`(document.querySelector('.key').focus(), '')`)
-	b.Keys("nn")
+	b.Keys("xcc")
 	b.Await(`document.querySelectorAll('.going').length === 2`, e2e.Soon)
 	b.Works(5, e2e.Soon)
 }

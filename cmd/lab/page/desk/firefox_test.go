@@ -29,7 +29,10 @@ func TestFirefoxWorker(t *testing.T) {
 	f.Keys(page.KeyEnter)
 	f.TabTo(page.CSS(`.task input[value="3"]`))
 	f.Keys(page.KeyLeft)
-	f.TabTo(page.Called("button", "Get Work: verify"))
+	f.Keys(page.KeyShift + page.KeyTab) // the list is one Tab stop: arrows move in it
+	f.Await(`document.activeElement.matches('.task .name')`, e2e.Soon)
+	f.Keys(page.KeyRight)
+	f.Await(`document.activeElement.ariaLabel === 'Get Work: verify'`, e2e.Soon)
 	f.Keys(page.KeyEnter)
 	f.Shows(".pending", "The query is running:")
 	open()
@@ -102,10 +105,12 @@ func TestFirefoxViewThatDoesNotLoad(t *testing.T) {
 		}
 		return refused
 	})
+	f.Click(page.CSS("#who"))
 	f.Press("button", "Log out")
 	f.Shows("#said", "You are still logged in: a part of this page can’t be loaded now; try again in a moment")
 	g.Refusing(nil)
 	f.Execute(`performance.now = () => 31000`)
+	f.Click(page.CSS("#who"))
 	f.Press("button", "Log out")
 	f.Await(`document.querySelector('#log-in input')`, e2e.Soon)
 }
@@ -123,7 +128,7 @@ func TestFirefoxLeaves(t *testing.T) {
 	s.Takes("Oliver", 2)
 	f.Works(2)
 	f.Eval(`(` + page.UndoLasts + `, '')`)
-	f.Press("#work li:first-child button", "Complete")
+	f.Press(".sheet button", "Complete")
 	f.Shows("#work .going", "a: completed.")
 	f.Open(s.Nodes[0].URL + "/docs")
 	page.Disposes(s, "a completed, b held")
@@ -131,7 +136,7 @@ func TestFirefoxLeaves(t *testing.T) {
 	f.State("live", e2e.Soon)
 	f.Works(1)
 	f.Eval(`(` + page.UndoLasts + `, '')`)
-	f.Press("#work button", "Complete")
+	f.Press(".sheet button", "Complete")
 	f.Shows("#work .going", "b: completed.")
 	f.Open("about:blank")
 	page.Disposes(s, "a completed, b completed")

@@ -68,9 +68,10 @@ func TestPageRefusedComesBack(t *testing.T) {
 		g.Refuses(status, 1, "")
 		b.Press("#work li:first-child .complete")
 		b.Eval(`(passes(), '')`)
-		b.Shows("#work .error", fmt.Sprintf("refused with %d", status))
+		b.Shows("#work .summary", fmt.Sprintf("refused with %d", status))
 		b.Shows("#told", fmt.Sprintf("a was not let go of: refused with %d", status))
 		b.Press("#work li:first-child .key") // the user has gone on to b
+		b.Shows(".sheet .error", fmt.Sprintf("refused with %d", status))
 		b.Await(`document.querySelector('.sheet textarea')`, e2e.Soon)
 		if note := b.Eval(`document.querySelector('#work textarea').value`); note != "looked at" {
 			t.Fatalf("%d: the note is %q", status, note)

@@ -27,10 +27,13 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 	b.State("live", e2e.Soon)
 	b.Click(".task .get")
 	b.Works(1, e2e.Soon)
-	if n := b.Eval(`String(document.querySelectorAll('main img, main script, main b, main i').length) + document.title`); n != "0<b>Oliver</b> · getwork" {
+	b.Press(".task .name")
+	b.Await(`document.querySelector('#tasks .description')`, e2e.Soon)
+	const made = `document.querySelectorAll('main img, main script, main i').length + [...document.querySelectorAll('b')].filter((e) => /^(column|Oliver)$/.test(e.textContent)).length`
+	if n := b.Eval(`String(` + made + `) + document.title`); n != "0<b>Oliver</b> · getwork" {
 		t.Errorf("elements made from text, and the title: %q", n)
 	}
-	for selector, want := range map[string]string{"#work .key": evil, "#tasks .name": evil, "#tasks .description": evil, "#work .of": evil, "#name": "<b>Oliver</b>"} {
+	for selector, want := range map[string]string{"#work .key": evil, "#tasks .name": evil, "#tasks .description": evil, "#work .of": evil, ".sheet .about": evil, ".sheet .headline": evil, "#name": "<b>Oliver</b>"} {
 		if got := b.Eval(fmt.Sprintf(`document.querySelector(%q).textContent`, selector)); got != want {
 			t.Errorf("%s shows %q, want %q", selector, got, want)
 		}
@@ -65,7 +68,7 @@ func TestPageSaysWhyNot(t *testing.T) {
 		}
 	}
 	change(`"1"`, map[string]any{"query": `select 1 / (random() * 0)::int as item`})
-	says("This task is broken; your managers have been told.")
+	says("This task is broken; your managers can see this on the floor.")
 	if b.Yes(`document.body.textContent.includes('division by zero')`) {
 		t.Error("a worker reads why")
 	}

@@ -84,7 +84,7 @@ export class Pipeline {
   #begun = false;
   #renewing = false;
 
-  /** on: {changed(), tell(work, line), arrived(works)}; former: the former page's notes. */
+  /** on: {changed(), tell(row, line), arrived(works)}; former: the former page's notes. */
   constructor(client, outbox, on, former) {
     this.#client = client;
     this.#outbox = outbox;
@@ -171,10 +171,8 @@ export class Pipeline {
     const why = gone(work, over);
     if (work.state === 'expired' || work.exhausted || (work.state === 'held' && over) || row.note.trim()) {
       row.set({ lost: { why, again: mayComeBack(work) }, error: '', sure: false });
-    } else {
-      this.rows.delete(named(work));
-      if (!entry?.elsewhere) this.#on.tell(row.work, why);
-    }
+    } else this.rows.delete(named(work));
+    if (!entry?.elsewhere) this.#on.tell(row, why);
     this.#outbox.drop(work.id); // last, because a row that is neither lost nor waiting is removed
   }
 
