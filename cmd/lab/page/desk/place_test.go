@@ -30,7 +30,7 @@ func TestPageDeskStaysInPlace(t *testing.T) {
 	b.Visit(s.Nodes[0].URL, "/?lang="+page.Pseudo, "Oliver")
 	b.State("live", e2e.Soon)
 	const name = `(({ width, height }) => [width, height].join())(document.querySelector('.task .name').getBoundingClientRect())`
-	b.Await(`document.querySelector('.task .name')`, e2e.Soon)
+	b.Await(`document.querySelector('.task .name') && document.fonts.status === 'loaded'`, e2e.Soon)
 	before := b.Eval(name)
 	b.Press(".task .get")
 	b.Await(`document.querySelector('.task progress')`, e2e.Soon)
@@ -49,7 +49,7 @@ func TestPageDeskStaysInPlace(t *testing.T) {
 	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/?lang=en"))
 	b.Works(3, e2e.Soon)
 	b.Await(`document.querySelector('.get-next')`, e2e.Soon)
-	if got := b.Eval(`String(new Set(['.get-next', '.hand', '.mine'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
+	if got := b.Eval(`String(new Set(['.get-next', '.hand', '.mine > :first-child'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().top))).size)`); got != "1" {
 		t.Error("tasks, sheet and desk begin at different heights")
 	}
 	b.Click("[data-menu=return] > button")
