@@ -335,7 +335,7 @@ func TestStatementsByIndex(t *testing.T) {
 		"selectStanding":  {SQL: explain.SelectStanding, Args: []any{task, []int64{}, "item 5", 1, nil, nil}},
 		"selectBinding":   {SQL: explain.SelectBinding, Args: []any{task, "item 5"}},
 		"selectMember":    {SQL: explain.SelectMember, Args: []any{task, "item 5", "group"}},
-		"selectElsewhere": {SQL: explain.SelectElsewhere, Args: []any{task, "item 5"}},
+		"selectElsewhere": {SQL: explain.SelectElsewhere, Args: []any{task, "item 5", false}},
 	}
 	enginetest.MillionClosed(t, db, task, func(when string) { enginetest.ByIndex(t, db, when, statements) })
 }
@@ -358,7 +358,7 @@ func TestOneItemsHistoryIsNotRead(t *testing.T) {
 	statements := map[string]enginetest.Looked{
 		"how it stands":        {SQL: explain.SelectStanding, Args: []any{jobs.ID, []int64{eyes.ID}, "old", 1, nil, run}},
 		"what binds":           {SQL: explain.SelectBinding, Args: []any{jobs.ID, "old"}},
-		"who has it elsewhere": {SQL: explain.SelectElsewhere, Args: []any{jobs.ID, "old"}},
+		"who has it elsewhere": {SQL: explain.SelectElsewhere, Args: []any{jobs.ID, "old", false}},
 	}
 	enginetest.Execute(t, db, "vacuum getwork.work, getwork.item")
 	enginetest.SameWithHistory(t, db, statements, jobs.ID, eyes.ID)
