@@ -21,7 +21,7 @@ export function when(iso) {
 export const icon = (name) => html`<svg class="i" aria-hidden="true"><use href="#${name}"></use></svg>`;
 
 /** A person's initials in their colour; the name stands beside them. */
-export const face = (name) => html`<span class="face" data-face=${faceOf(name)} aria-hidden="true" translate="no">${initials(name)}</span>`;
+export const face = (name) => html`<span class="face" dir="auto" data-face=${faceOf(name)} aria-hidden="true" translate="no">${initials(name)}</span>`;
 
 /** How long ago a time was, by the server's clock (ahead: client.ahead), such as 12 s or 3 h 5 min; exact on hover. */
 export function age(iso, ahead = 0) {

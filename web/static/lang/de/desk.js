@@ -166,7 +166,7 @@ export default {
   'Wait for {0}, up to {1}': 'Auf {0} warten, bis zu {1}',
   ', with a note': ', mit Notiz',
   'How did it end?': 'Wie ging es aus?',
-  'Finish this': 'Abschließen',
+  'Finish this': 'Zum Abschluss',
   '“{0}” needs a note: say why.': '„{0}“ braucht eine Notiz: Sagen Sie, warum.',
   'Put {0} away': '{0} weglegen',
   'one every {0}': 'einer alle {0}',

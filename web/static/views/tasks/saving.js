@@ -40,7 +40,7 @@ export class Saving {
       this.#later = task;
       return;
     }
-    if (versions.rows) versions.load();
+    if (versions?.rows) versions.load();
     if (form.dirty && differing(form.base, task).length > 0) {
       this.#meet(task);
       return;
@@ -80,7 +80,7 @@ export class Saving {
   /** Asks what to do about a conflicting change, unless that was asked, or even answered, while its versions were read. */
   async #meet(task) {
     const { api, app, form, name } = this.#view;
-    const versions = await api.versions(name, { limit: 100 }).then((page) => page.versions, () => []);
+    const [versions] = await Promise.all([api.versions(name, { limit: 100 }).then((page) => page.versions, () => []), this.#view.ask()]);
     if (this.#knows(task)) return;
     this.theirs = { task, versions: versions.filter((v) => v.version > form.base.version) };
     app.say(t`Version ${task.version} was saved while you typed.`);
@@ -207,7 +207,7 @@ export class Saving {
       return;
     }
     this.#view.fill();
-    if (versions.rows) versions.load();
+    if (versions?.rows) versions.load();
   }
 
   /** Shows the server's error at its field, and leads there. */

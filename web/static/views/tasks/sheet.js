@@ -6,7 +6,6 @@ import { locale, plural, t } from '../../lang.js';
 import { age, icon, span } from '../../parts.js';
 import { clock } from '../../words.js';
 import { bringBack, copy, pause, putBack, remove } from './actions.js';
-import { conflict } from './conflict.js';
 import { fieldOf } from './fields.js';
 import { fields, groups } from './settings.js';
 
@@ -27,8 +26,8 @@ export function sheet(view) {
     ${form.isNew ? html`<header class="stack"><p class="soft small"><a href="/tasks">${t`Tasks`}</a></p><h1 tabindex="-1">${t`New task`}</h1></header>` : head(view)}
     ${view.saving.gone ? gone(view) : nothing}
     ${view.inUse ? inUse(view) : nothing}
-    ${view.saving.theirs && !isSettings(view) ? overtaken(view) : nothing}
-    ${view.saving.theirs && isSettings(view) ? conflict({
+    ${view.saving.theirs && !(isSettings(view) && view.conflict) ? overtaken(view) : nothing}
+    ${view.saving.theirs && isSettings(view) && view.conflict ? view.conflict({
       form,
       theirs: view.saving.theirs,
       me: view.app.me.user,
@@ -60,12 +59,12 @@ function panel(view, id, changed) {
 
 const panels = {
   query: (view, changed) => view.queries.template(changed),
-  items: (view) => view.pushing?.template() ?? nothing,
+  items: (view) => view.items?.template() ?? nothing,
   display: (view, changed) => html`${view.display.template(changed, typing(view))}${sets(view, changed, 'display', ['display'])}`,
   limits: (view, changed) => sets(view, changed, 'limits'),
   access: (view, changed) => sets(view, changed, 'access'),
-  runs: (view) => view.runs.template(),
-  versions: (view) => view.versions.template(view.form.dirty),
+  runs: (view) => view.runs?.template() ?? nothing,
+  versions: (view) => view.versions?.template(view.form.dirty) ?? nothing,
 };
 
 const typing = (view) => (name, text) => view.type(name, text);

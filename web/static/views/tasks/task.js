@@ -8,13 +8,10 @@ import { Reader, keepListed } from '../../reader.js';
 import { restore } from './actions.js';
 import { Display } from './display.js';
 import { Form, typedOver } from './form.js';
-import { Pages } from './pages.js';
 import { Queries } from './queries.js';
-import { Runs } from './runs.js';
 import { Saving } from './saving.js';
 import { fields } from './settings.js';
 import { sheet, tabsOf } from './sheet.js';
-import { Versions } from './versions.js';
 
 export async function openTask(app, place) {
   const view = new TaskView(app, place);
@@ -38,6 +35,17 @@ export async function openTask(app, place) {
   if (gone) view.again(); // shows that the task is gone, and tries again if that can't be determined
 }
 
+/** Tabs that few look at: their modules are loaded with them. Each gives a function that makes what the tab shows, for a view. */
+const rare = {
+  items: () => import('./pushing.js').then(({ Pushing }) => (view) => new Pushing(view)),
+  runs: () => import('./runs.js').then(({ Runs }) => ({ api, app, name, draw: changed }) => new Runs({
+    read: (filter) => api.runs(name, filter), ahead: () => app.client.ahead, changed,
+  })),
+  versions: () => import('./versions.js').then(({ Versions }) => (view) => new Versions({
+    read: (filter) => view.api.versions(view.name, filter), restore: (n) => restore(view, n), changed: view.draw,
+  })),
+};
+
 class TaskView {
   constructor(app, { element, name, search, signal }) {
     Object.assign(this, { app, api: app.api, element, name, signal });
@@ -49,13 +57,11 @@ class TaskView {
 
   /** task: as it was read; null: a new one. */
   start(task) {
-    const { app, api, name, draw: changed } = this;
+    const { app, api, name } = this;
     this.form = new Form(app.me.user, task);
     this.queries = new Queries(this);
     this.display = new Display(this);
     this.saving = new Saving(this, task);
-    this.versions = new Versions({ read: (filter) => api.versions(name, filter), restore: (n) => restore(this, n), changed });
-    this.runs = new Runs({ read: (filter) => api.runs(name, filter), ahead: () => app.client.ahead, changed });
     this.listen();
     const tabs = tabsOf(this.form.inbox);
     this.show(tabs.find(([id]) => task && id === this.asked)?.[0] ?? tabs[0][0]);
@@ -84,7 +90,7 @@ class TaskView {
   listen() {
     const { app: { client }, name, signal } = this;
     const on = (type, f) => client.addEventListener(type, f, { signal });
-    const runs = new Reader(async () => { if (this.runs.rows) await this.runs.load(); }, this.draw, { signal });
+    const runs = new Reader(async () => { if (this.runs?.rows) await this.runs.load(); }, this.draw, { signal });
     const all = new Reader(() => this.reread(), this.draw, { signal });
     this.again = () => all.again();
     on('task', (e) => { if (e.detail.name === name) this.saving.take(e.detail); });
@@ -112,7 +118,7 @@ class TaskView {
       if (!saving.busy && !signal.aborted) await saving.lost(); // otherwise this page deletes or renames it
       return;
     }
-    if (this.runs.rows) await this.runs.load();
+    if (this.runs?.rows) await this.runs.load();
   }
 
   key(e) {
@@ -152,17 +158,26 @@ class TaskView {
   show(tab) {
     if (tab !== this.tab) history.replaceState(null, '', this.addressOf(tab));
     this.tab = tab;
-    if (this[tab] instanceof Pages && !this[tab].rows) this[tab].load();
-    if (tab === 'items') this.#push();
+    if (rare[tab]) this.#rare(tab);
     if (tab === 'display' && this.form.inbox) this.#last();
     this.draw();
   }
 
-  /** Pushing is rare, so its module is loaded with its tab. */
-  async #push() {
-    const loaded = await import('./pushing.js').catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
-    if (!loaded || this.pushing) return;
-    this.pushing = new loaded.Pushing(this);
+  /** Makes what a rare tab shows, and reads its newest rows. */
+  async #rare(tab) {
+    if (!this[tab]) {
+      const make = await rare[tab]().catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
+      if (!make || this.signal.aborted) return;
+      this[tab] ??= make(this);
+    }
+    if (this[tab].load && !this[tab].rows) await this[tab].load();
+    this.draw();
+  }
+
+  /** Loads what asks about a conflicting change. */
+  async ask() {
+    const loaded = await import('./conflict.js').catch(() => this.app.say(t`It can’t be loaded now. Load the page anew.`));
+    this.conflict ??= loaded?.conflict;
     this.draw();
   }
 
@@ -195,6 +210,7 @@ class TaskView {
   /** Leads to a setting; without a name, to the other user's change. */
   async lead(name) {
     if (!this.form.isNew) this.show(name ? this.tabOf(name) : ['runs', 'versions', 'items'].includes(this.tab) ? 'limits' : this.tab);
+    if (!name && this.saving.theirs && !this.conflict) await this.ask();
     await new Promise(requestAnimationFrame); // until it is drawn
     const folded = name && document.getElementById(`set-${name}`)?.closest('details:not([open])');
     if (folded) folded.open = true;
