@@ -129,6 +129,7 @@ func TestPageShowsTextAsText(t *testing.T) {
 	b.Use("DisclosureTriangle", "1 task with nothing to do")
 	b.Use("DisclosureTriangle", "Tracy")
 	harmless(b, t, "floor", markup, arabic, long)
+	b.Use("button", "Actions for "+mark+"<img")
 	b.Use("button", "Release what is held of "+mark+"<img")
 	b.Sees("Count")
 	harmless(b, t, "release")
