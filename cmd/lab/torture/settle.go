@@ -40,12 +40,10 @@ func (s *stage) settle(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	wait(ctx, toldWithin)
+	told := checker.ToldWithin(s.rec.History(history.Tables{}).Entries)
+	wait(ctx, told+2*time.Second) // sockets that closed earlier would prove nothing of the last ends
 	return ctx.Err()
 }
-
-// toldWithin is how long sockets are read after the last request's end. It is longer than they may take to report it.
-const toldWithin = checker.PushWithin + 2*time.Second
 
 func (s *stage) pending(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -88,6 +88,10 @@ const (
 	Recovery   = 20 * time.Second
 )
 
+// ToldWithin returns how long after an end sockets may report it, by how busy the machine is in these entries. Sockets that close
+// before that prove nothing of it.
+func ToldWithin(entries []history.Entry) time.Duration { return PushWithin + busier*usual(entries) }
+
 // Kind is a rule and one of the ways to break it.
 type Kind struct {
 	Rule Rule

@@ -47,7 +47,7 @@ func newRightsJudge(t *trial) *rightsJudge {
 	if len(t.tables.Credentials) == 0 || t.clock.jumped() {
 		return r
 	}
-	r.patience = time.Second + busier*t.usual()
+	r.patience = time.Second + busier*usual(t.entries)
 	for i := range t.tables.Credentials {
 		c := &t.tables.Credentials[i]
 		r.ours[c.Name], r.ours[c.Secret] = c, c
@@ -62,10 +62,10 @@ func newRightsJudge(t *trial) *rightsJudge {
 }
 
 // usual returns the median time of calls whose answers are not held.
-func (t *trial) usual() time.Duration {
+func usual(entries []history.Entry) time.Duration {
 	var took []time.Duration
-	for _, i := range t.calls {
-		if c := t.entries[i].Call; c.Held == 0 && c.Status/100 == 2 {
+	for i := range entries {
+		if c := entries[i].Call; c != nil && c.Held == 0 && c.Status/100 == 2 {
 			took = append(took, c.Ended-c.Began)
 		}
 	}

@@ -116,7 +116,7 @@ type socket struct {
 }
 
 func newTrial(h history.History, c Config) *trial {
-	c.PushWithin = cmp.Or(c.PushWithin, PushWithin)
+	c.PushWithin = cmp.Or(c.PushWithin, PushWithin) + busier*usual(h.Entries)
 	c.Recovery = cmp.Or(c.Recovery, Recovery)
 	c.Linearize = cmp.Or(c.Linearize, 10*time.Second)
 	c.Most = cmp.Or(c.Most, 5)
@@ -130,7 +130,6 @@ func newTrial(h history.History, c Config) *trial {
 	t.decodeAll()
 	t.sortTables()
 	t.sortEntries()
-	t.PushWithin += busier * t.usual()
 	t.judgeTags()
 	t.sortSights()
 	return t
