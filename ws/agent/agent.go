@@ -17,10 +17,13 @@
 // The handler's error decides what becomes of the item:
 //
 //	nil                        complete
-//	ErrLater                   back after the task's back-off; uses no attempt
+//	ErrLater                   back after the task's back-off, or the time of its ReturnCode; uses no attempt
 //	ReturnAfter(d, note)       back after d; uses no attempt
 //	As(disposition)            what the disposition says
 //	any other error            failed, with the error's text; it comes back while it has attempts left
+//
+// A task may require a code of whatever is not failed. As names it, and [Agent.ReturnCode] is that of returns without one, also of what
+// the agent gives back by itself. What the node refuses because of its code or its result has failed, with the reason.
 //
 // An item may be worked on more than once: by an agent that has not noticed the loss of its lease, and by the present
 // holder. A handler whose effects must happen once has to make them idempotent.
@@ -72,6 +75,9 @@ type Agent struct {
 	// Any are the names of several tasks, instead of Task: each request is answered by the first of them that can, by their priority and
 	// in turns.
 	Any []string
+
+	// ReturnCode is the code of returns that name none, in tasks that have it.
+	ReturnCode string
 
 	Handler     Handler
 	Concurrency int           // how many items it works on at the same time; 1 if 0

@@ -79,6 +79,49 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A task that asks for codes gets one with every return, also of what the agent gives back by itself; what it refuses has failed.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "sent", "later", "busy", "held up", "refused", "gone")
+	d.task.RequireCode = true
+	d.task.Outcomes = []assign.Outcome{{Code: "sent", Do: "complete"}, {Code: "busy", Do: "return"}, {Code: "no-answer", Do: "return", After: after(time.Hour)}}
+	d.refusing = func(_, item string) (int, string) {
+		if item == "refused" && d.said["trying"] == "" {
+			d.said["trying"] = "once"
+			return 422, "invalid"
+		}
+		return 0, ""
+	}
+	a := d.agent(func(_ context.Context, w assign.Work) error {
+		switch w.Item {
+		case "later":
+			return ErrLater
+		case "busy", "held up":
+			return As(assign.Disposition{Code: new(map[string]string{"busy": "busy", "held up": "no-answer"}[w.Item])})
+		case "gone":
+			return As(assign.Disposition{Code: new("gone"), Note: new("x")})
+		}
+		return As(assign.Disposition{Code: new("sent"), Result: map[string]any{"n": 1}})
+	})
+	a.Once, a.ReturnCode = true, "busy"
+	if err := a.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for item, want := range map[string]assign.Disposition{
+		"sent":    {Code: new("sent"), Result: map[string]any{"n": 1}},
+		"later":   {Outcome: "return", Code: new("busy"), After: after(7 * time.Second)},
+		"busy":    {Code: new("busy"), After: after(7 * time.Second)},
+		"held up": {Code: new("no-answer")},
+		"refused": {Outcome: "fail", Error: new("the result is not valid: invalid it is")},
+		"gone":    {Code: new("gone"), Note: new("x")},
+	} {
+		b, _ := json.Marshal(want)
+		if d.said[item] != string(b) {
+			t.Errorf("%s: said %s, want %s", item, d.said[item], b)
+		}
+	}
+}
+
 // The handler reads how an item was let go of before, and does without if no node says it. Of other items nobody asks.
 func TestEarlier(t *testing.T) {
 	t.Parallel()

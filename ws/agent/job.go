@@ -168,12 +168,10 @@ func (s *session) carry(j *job) {
 	}
 	ctx, cancel := s.patience(j)
 	defer cancel()
-	if d.Outcome == "return" && d.After == nil {
+	if d.After == nil && (d.Outcome == "return" || d.Code != nil) {
 		brief, done := context.WithTimeout(ctx, j.lease.within()) // the rest is for the disposition
 		_ = s.readSettings(brief, time.Minute)                    // if it fails, the former settings stay
 		done()
-		backoff := s.settingsOf(j.work.Task).Backoff
-		d.After = &backoff
 	}
 	if d.Outcome == "fail" {
 		s.logOf(j).Warn("failed", "after", time.Since(began), "error", err)
@@ -273,9 +271,34 @@ func (s *session) patience(j *job) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
+// complete adds what a disposition leaves to the agent: the code and the time of returns.
+func (s *session) complete(d *assign.Disposition, task assign.Task) {
+	does, code := returns(d, task.Outcomes)
+	if does && code == nil && s.ReturnCode != "" {
+		with := *d
+		with.Code = &s.ReturnCode
+		if ok, own := returns(&with, task.Outcomes); ok {
+			*d, code = with, own
+		}
+	}
+	if does && d.After == nil && (code == nil || code.After == nil) {
+		d.After = &task.Backoff
+	}
+}
+
 // dispose reports the work's outcome. It is idempotent, so it is repeated if no answer came.
 func (s *session) dispose(ctx context.Context, j *job, d assign.Disposition) {
-	err := s.results.say(ctx, &saying[assign.Disposition]{lease: j.lease, id: j.work.ID, what: d, size: sizeOf(d)})
+	s.complete(&d, s.settingsOf(j.work.Task))
+	say := func() error {
+		return s.results.say(ctx, &saying[assign.Disposition]{lease: j.lease, id: j.work.ID, what: d, size: sizeOf(d)})
+	}
+	err := say()
+	if refusedWith(err, http.StatusUnprocessableEntity) && d.Outcome != "fail" {
+		s.logOf(j).Warn("the result was refused; the work has failed", "error", err)
+		// Without this the item would stay held until its lease ends, and nobody would see why.
+		d = invalid(reasonOf(err))
+		err = say()
+	}
 	if err == nil && !s.Log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,12 +43,18 @@ type putOff struct {
 func (p *putOff) Error() string { return p.text }
 
 // As returns the error of a handler that decides by itself what becomes of the work: never, for example, or a return to others. A return
-// without After comes back after the task's back-off. A disposition that is wrong fails the work.
+// without After comes back after its code's time, or else the task's back-off. A disposition that is wrong fails the work.
 func As(d assign.Disposition) error { return &decided{d} }
 
 type decided struct{ d assign.Disposition }
 
-func (d *decided) Error() string { return "the handler decides: " + d.d.Outcome }
+func (d *decided) Error() string {
+	what := d.d.Outcome
+	if d.d.Code != nil {
+		what = *d.d.Code
+	}
+	return "the handler decides: " + what
+}
 
 // giveBack returns work at once, because nothing was done.
 func giveBack() assign.Disposition {
@@ -85,9 +92,26 @@ func (d *decided) checked() assign.Disposition {
 	if err := full.Check(); err != nil {
 		var r *assign.Refusal
 		errors.As(err, &r)
-		return assign.Disposition{Outcome: "fail", Error: clean("the result is not valid: " + r.Detail)}
+		return invalid(r.Detail)
 	}
 	return d.d
+}
+
+// invalid returns the disposition in place of one that is wrong.
+func invalid(why string) assign.Disposition {
+	return assign.Disposition{Outcome: "fail", Error: clean("the result is not valid: " + why)}
+}
+
+// returns reports whether the disposition returns the work, and which of the task's outcomes is its code; nil: none.
+func returns(d *assign.Disposition, outcomes []assign.Outcome) (does bool, code *assign.Outcome) {
+	if d.Code == nil {
+		return d.Outcome == "return", nil
+	}
+	i := slices.IndexFunc(outcomes, func(o assign.Outcome) bool { return o.Code == *d.Code })
+	if i < 0 {
+		return false, nil
+	}
+	return outcomes[i].Do == "return", &outcomes[i]
 }
 
 // maxText is the most bytes of a note or an error.

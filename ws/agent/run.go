@@ -215,6 +215,7 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.warnOfCodes()
 	var mine []assign.Work
 	for _, w := range p.Work {
 		if s.takes(w.Task) {

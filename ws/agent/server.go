@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -81,6 +82,21 @@ func (s *server) isAway() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.away
+}
+
+// reasonOf returns what a node said in its refusal.
+func reasonOf(err error) string {
+	var p *client.Problem
+	if !errors.As(err, &p) {
+		return err.Error()
+	}
+	why := p.Detail
+	for i, f := range p.Errors {
+		if i > 0 { // the detail has the first
+			why += "; " + f.Field + ": " + f.Detail
+		}
+	}
+	return why
 }
 
 // refusedWith reports whether a node answered with one of these statuses. A proxy's 404 does not count: the work is still ours.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"getwork/assign"
@@ -54,6 +55,17 @@ func (s *session) readSettingsBy(ctx context.Context, c *client.Client) error {
 	s.task, s.tasks, s.readTask = all, tasks, time.Now()
 	s.mu.Unlock()
 	return nil
+}
+
+// warnOfCodes says which tasks will refuse what the agent gives back without a code.
+func (s *session) warnOfCodes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, t := range s.tasks {
+		if t.RequireCode && !slices.ContainsFunc(t.Outcomes, func(o assign.Outcome) bool { return o.Code == s.ReturnCode && o.Do == "return" }) {
+			s.Log.Warn("the task asks for a code, and the agent has none for what it gives back: that fails, and uses an attempt", "task", name, "return_code", s.ReturnCode)
+		}
+	}
 }
 
 // settingsOf are the settings of one of the tasks, as they were last read.

@@ -180,9 +180,9 @@ func (s *session) newTogether() {
 // sizeOf returns how many bytes a disposition takes in a call's body.
 func sizeOf(d assign.Disposition) int {
 	const plain = 128 // the id, the outcome, after and to
-	if d.Note == nil && d.Error == nil {
+	if d.Note == nil && d.Error == nil && d.Code == nil && d.Result == nil {
 		return plain
 	}
-	texts, _ := json.Marshal([]*string{d.Note, d.Error})
+	texts, _ := json.Marshal([]any{d.Note, d.Error, d.Code, d.Result})
 	return plain + len(texts)
 }

@@ -28,17 +28,19 @@ import (
 
 // AgentCmd takes work and runs a program for each item.
 type AgentCmd struct {
-	Task         string        `arg:"" optional:"" help:"The task to take work from; getwork task list lists the tasks."`
-	Program      []string      `arg:"" optional:"" help:"The program to run for each item, and its arguments, after --."`
-	Any          []string      `help:"Take work of any of these tasks, separated by commas, instead of one: by their priority, and in turns." placeholder:"TASK"`
-	Lines        bool          `help:"PROGRAM stays: it reads a line of JSON for each item, and writes one for each result."`
-	Concurrency  int           `help:"How many items to work on at the same time." default:"2" placeholder:"N"`
-	Lease        time.Duration `help:"How long an item is held before it goes back, if the task sets no lease; it is extended while PROGRAM runs." default:"30s"`
-	Timeout      time.Duration `help:"Stop PROGRAM after this long and count the attempt as failed; 0s means never." default:"0s"`
-	KillAfter    time.Duration `help:"How long PROGRAM has to end after SIGTERM, before SIGKILL." default:"10s"`
-	DrainTimeout time.Duration `help:"How long running programs may go on after SIGTERM or Ctrl-C, before they are stopped and their work goes back." default:"30s"`
-	Pass         []string      `help:"Leave this variable in PROGRAM's environment although getwork reads it or it looks like a secret; may be repeated." placeholder:"NAME"`
-	Once         bool          `help:"Exit when nothing is left to take, instead of waiting for more."`
+	Task         string         `arg:"" optional:"" help:"The task to take work from; getwork task list lists the tasks."`
+	Program      []string       `arg:"" optional:"" help:"The program to run for each item, and its arguments, after --."`
+	Any          []string       `help:"Take work of any of these tasks, separated by commas, instead of one: by their priority, and in turns." placeholder:"TASK"`
+	Codes        map[int]string `mapsep:"," help:"What exit statuses mean in a task with outcomes, separated by commas: 0=sent,3=no-answer. That of 75 is also the code of what the agent gives back by itself." placeholder:"STATUS=CODE"`
+	Answer       bool           `help:"The last line of PROGRAM's standard output says what becomes of the item, as JSON, if it exits with 0 or a status of --codes."`
+	Lines        bool           `help:"PROGRAM stays: it reads a line of JSON for each item, and writes one for each result."`
+	Concurrency  int            `help:"How many items to work on at the same time." default:"2" placeholder:"N"`
+	Lease        time.Duration  `help:"How long an item is held before it goes back, if the task sets no lease; it is extended while PROGRAM runs." default:"30s"`
+	Timeout      time.Duration  `help:"Stop PROGRAM after this long and count the attempt as failed; 0s means never." default:"0s"`
+	KillAfter    time.Duration  `help:"How long PROGRAM has to end after SIGTERM, before SIGKILL." default:"10s"`
+	DrainTimeout time.Duration  `help:"How long running programs may go on after SIGTERM or Ctrl-C, before they are stopped and their work goes back." default:"30s"`
+	Pass         []string       `help:"Leave this variable in PROGRAM's environment although getwork reads it or it looks like a secret; may be repeated." placeholder:"NAME"`
+	Once         bool           `help:"Exit when nothing is left to take, instead of waiting for more."`
 
 	URL       string             `group:"Which node, and who asks:" help:"The node to ask; any node will do." default:"http://127.0.0.1:8080" placeholder:"URL"`
 	Token     string             `group:"Which node, and who asks:" help:"API token, which identifies the user. Every user of this machine can read it in the list of processes; --token-file and GETWORK_TOKEN show it to nobody." placeholder:"TOKEN"`
@@ -63,11 +65,18 @@ An item can come twice if an agent dies or loses its lease, so PROGRAM must make
 
 The exit counts at once, even if processes that PROGRAM started still run or keep its output open. Those in its process group are killed. Those that left it, as by setsid, run on: nothing stops them, nobody waits for them, and half a second after the exit nobody reads what they write.
 
+A task's outcomes have codes, which say what is done. --codes has the codes of exit statuses, and --answer reads the last line of standard output, whose fields are those of --lines without the id; the exit status fills in what it leaves out:
+
+  {"code":"sent","result":{"receipt":"A-17"},"note":"by e-mail"}
+
+If the task refuses a code or a result, the item has failed, with the reason.
+
 With --lines PROGRAM is started once. It reads each item as a line of JSON on standard input, up to --concurrency of them before it answers, and writes a line for each result, in any order, with the item's id and what getwork done takes:
 
   {"id":"17","outcome":"complete"}
   {"id":"18","outcome":"return","after":"5m","note":"the site is down"}
   {"id":"19","outcome":"fail","error":"no such page"}
+  {"id":"20","code":"sent","result":{"receipt":"A-17"}}
 
 It must write each line out at once. If it ends, items that it was given and did not answer have failed, and it starts again after 1s, later up to 60s. It is stopped if it writes anything else, if an item takes longer than --timeout, and if the lease of one is lost.
 
@@ -98,8 +107,20 @@ func (c *AgentCmd) check() error {
 		return command.Usage("--kill-after must be 0s or more, not %s", assign.Duration(c.KillAfter))
 	case c.DrainTimeout < 0:
 		return command.Usage("--drain-timeout must be 0s or more, not %s", assign.Duration(c.DrainTimeout))
+	case c.Lines && c.Answer:
+		return command.Usage("--answer is for a program that ends; with --lines each line is an answer")
 	case len(c.Program) == 0 || c.Program[0] == "":
 		return command.Usage("name the program to run for each item, after --: getwork agent %s -- PROGRAM", c.Task)
+	}
+	for status, code := range c.Codes {
+		switch {
+		case status < 0 || status > 255:
+			return command.Usage("--codes: an exit status is from 0 to 255, not %d", status)
+		case !assign.IsTaskName(code):
+			return command.Usage("--codes: %q is no code; `getwork task show` has the task's outcomes", code)
+		case c.Lines && status != exitLater:
+			return command.Usage("--codes: with --lines each line names its code; only %d has one here, that of what goes back", exitLater)
+		}
 	}
 	return nil
 }
@@ -124,7 +145,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	if len(withheld) > 0 {
 		log.Info("PROGRAM does not get variables that look like secrets; --pass NAME passes one on", "variables", withheld)
 	}
-	p := &program{path: path, args: c.Program, environ: environ, timeout: c.Timeout, killAfter: c.KillAfter, out: shareable(s.RawOut), errs: errs, log: log}
+	p := &program{path: path, args: c.Program, environ: environ, codes: c.Codes, answer: c.Answer, timeout: c.Timeout, killAfter: c.KillAfter, out: shareable(s.RawOut), errs: errs, log: log}
 	if p.warden, err = newWarden(); err != nil {
 		log.Warn("processes that PROGRAM starts may outlive an agent that is killed", "error", err)
 	}
@@ -141,7 +162,7 @@ func (c AgentCmd) Run(ctx context.Context, s *command.Streams) error {
 	}
 	a := &agent.Agent{
 		URL: client.URL, Token: client.Token, User: client.User, Role: client.Role,
-		Groups: c.MemberOf, Instance: c.instance(), Task: c.task(), Any: c.Any, Handler: handler, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
+		Groups: c.MemberOf, Instance: c.instance(), Task: c.task(), Any: c.Any, ReturnCode: c.Codes[exitLater], Handler: handler, Concurrency: c.Concurrency, Lease: c.Lease, Drain: drain, Once: c.Once, Log: log,
 	}
 	err = a.Run(ctx)
 	var r *api.Problem
@@ -200,7 +221,9 @@ func shareable(w io.Writer) io.Writer {
 type program struct {
 	path      string
 	environ   []string
-	args      []string // including its name
+	args      []string       // including its name
+	codes     map[int]string // of exit statuses
+	answer    bool           // the last line of its output is one
 	timeout   time.Duration
 	killAfter time.Duration
 	out, errs io.Writer
@@ -218,7 +241,12 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 		return fmt.Errorf("encode the work as JSON: %w", err)
 	}
 	var end complaint
-	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: p.out, Stderr: io.MultiWriter(&end, lenient{p.errs})}
+	var last lastLine
+	out := p.out
+	if p.answer {
+		out = io.MultiWriter(&last, lenient{p.out})
+	}
+	cmd := &exec.Cmd{Path: p.path, Args: p.args, Stdin: bytes.NewReader(input), Stdout: out, Stderr: io.MultiWriter(&end, lenient{p.errs})}
 	cmd.Env = append(slices.Clip(p.environ), "GETWORK_ITEM="+w.Item, "GETWORK_TASK="+w.Task,
 		"GETWORK_WORK_ID="+strconv.FormatInt(w.ID, 10), "GETWORK_ATTEMPT="+strconv.Itoa(w.Attempt))
 	g := &group{cmd: cmd, warden: p.warden, exited: make(chan struct{}), done: make(chan struct{})}
@@ -231,14 +259,39 @@ func (p *program) Work(ctx context.Context, w assign.Work) error {
 	switch {
 	case errors.Is(stopped, errLate):
 		return end.after(fmt.Sprintf("timed out after %s", assign.Duration(p.timeout)))
-	case g.state.Success():
-		return nil
 	case g.state.ExitCode() == exitLater:
 		return agent.ErrLater
+	}
+	code, coded := p.codes[g.state.ExitCode()]
+	switch {
+	case coded || g.state.Success():
+		return p.result(&last, code)
 	case stopped != nil:
 		return stopped
 	}
 	return end.after(g.state.String())
+}
+
+// result returns the outcome of a program whose exit status has this code, or is 0.
+func (p *program) result(last *lastLine, code string) error {
+	var d assign.Disposition
+	line := last.trimmed()
+	if len(line) == 0 && code == "" {
+		return nil
+	}
+	if len(line) > 0 {
+		if err := json.Unmarshal(line, &d); err != nil || last.cut {
+			return fmt.Errorf("the last line that the program wrote is no answer: %.100q", line)
+		}
+	}
+	if d.Code == nil && d.Outcome == "" {
+		if code != "" {
+			d.Code = &code
+		} else {
+			d.Outcome = "complete"
+		}
+	}
+	return agent.As(d)
 }
 
 // The variables that getwork itself reads, and those whose name or value looks like a secret: a URL or another address with a password.
@@ -384,6 +437,32 @@ func (c *complaint) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// lastLine keeps the last line that is written to it.
+type lastLine struct {
+	line []byte
+	over bool // it has ended
+	cut  bool // it is too long
+}
+
+// Write is called by a single goroutine, like that of complaint.
+func (l *lastLine) Write(p []byte) (int, error) {
+	for part := range bytes.Lines(p) {
+		if l.over {
+			if len(bytes.TrimSpace(part)) == 0 {
+				continue // what follows the last line
+			}
+			l.line, l.over, l.cut = l.line[:0], false, false
+		}
+		room := maxResult - len(l.line)
+		l.cut = l.cut || len(part) > room
+		l.line = append(l.line, part[:min(len(part), room)]...)
+		l.over = part[len(part)-1] == '\n' && len(bytes.TrimSpace(l.line)) > 0
+	}
+	return len(p), nil
+}
+
+func (l *lastLine) trimmed() []byte { return bytes.TrimSpace(l.line) }
 
 // after returns an error that says how a program ended, followed by the last whole lines of its output.
 func (c *complaint) after(how string) error {

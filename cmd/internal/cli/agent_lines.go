@@ -34,7 +34,7 @@ const (
 	firstPause   = time.Second
 	longestPause = time.Minute // and how long the program has to run for the pause to be the first again
 
-	maxResult = 64 << 10 // bytes of a line: two texts of 4 KiB, however they are escaped
+	maxResult = 160 << 10 // bytes of a line: two texts of 4 KiB and a result of 16 KiB, however they are escaped
 )
 
 // talk is one run of the program.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"getwork/assign"
 	"getwork/cmd/internal/e2e"
@@ -74,6 +77,75 @@ func TestProgramEnds(t *testing.T) {
 	p.path = "/no/such/program"
 	if err := p.Work(t.Context(), someWork); !errors.Is(err, agent.ErrLater) {
 		t.Errorf("a program that is gone: %v", err)
+	}
+}
+
+// Exit statuses have codes, and the last line of output is an answer, if the agent is told so.
+func TestProgramAnswers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ script, want string }{
+		{`exit 0`, "sent"},
+		{`echo '{"code":"other"}'; exit 3`, "other"},
+		{`exit 3`, "no-answer"},
+		{`exit 75`, agent.ErrLater.Error()},
+		{`echo '{"code":"other"}'; exit 4`, "exit status 4"},
+		{`echo working; echo; printf ' {"result":{"n":1}}\n\n \n'`, "sent"},
+		{`printf '{"outcome":"return",'; sleep 0.05; printf '"after":"5m","note":"down"}'`, "return"},
+		{`echo '{"code":"other"}'; echo done`, `the last line that the program wrote is no answer: "done"`},
+		{`yes | tr -d '\n' | head -c 300000`, `the last line that the program wrote is no answer: "` + strings.Repeat("y", 100) + `"`},
+		{`yes | tr -d '\n' | head -c 300000; echo; echo '{"code":"other"}'`, "other"},
+	} {
+		p, out, _ := script(t, tt.script)
+		p.answer, p.codes = true, map[int]string{0: "sent", 3: "no-answer", 75: "busy"}
+		err := p.Work(t.Context(), someWork)
+		if got := strings.TrimPrefix(fmt.Sprint(err), "the handler decides: "); got != tt.want {
+			t.Errorf("%.100s: %.200s, want %.200s", tt.script, got, tt.want)
+		}
+		if strings.HasPrefix(tt.script, "echo working") && !strings.Contains(out.String(), "working") {
+			t.Errorf("its output was kept back: %q", out)
+		}
+	}
+}
+
+// Agents work a task that asks for codes, with exit statuses, with answers, and in lines.
+func TestAgentCodes(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewTerminal(t)
+	c.Run(0, nil, "task", "create", "--name", "mails", "--inbox", "--require-code", "--max-attempts", "1",
+		"--outcomes", `[{"code":"sent","label":"Sent","do":"complete"},{"code":"no-answer","label":"No answer","do":"return","after":"2h"},{"code":"busy","label":"Busy","do":"return"}]`,
+		"--result", `[{"name":"receipt","type":"number","required":true}]`)
+	c.Run(0, nil, "items", "push", "mails", "1", "3", "5", "75", "0")
+	c.Run(0, nil, "agent", "mails", "--once", "--codes", "0=sent,3=no-answer,75=busy", "--answer", "--", "sh", "-c",
+		`[ $GETWORK_ITEM != 1 ] || echo '{"result":{"receipt":7}}'; [ $GETWORK_ITEM != 5 ] || exec echo '{"code":"no-answer","after":"5m"}'; [ $GETWORK_ITEM = 1 ] || exit $GETWORK_ITEM`)
+	c.Run(0, nil, "items", "push", "mails", "b")
+	c.Run(0, nil, "agent", "mails", "--once", "--lines", "--codes", "75=busy", "--", "sh", "-c",
+		`sed -u 's/.*"id":"\([0-9]*\)".*/{"id":"\1","code":"sent","result":{"receipt":8}}/'`)
+	got := map[string]string{}
+	for line := range strings.Lines(c.Run(0, nil, "work", "export", "--task", "mails", "--format", "ndjson", "--role", "manager")) {
+		var w assign.Work
+		if err := json.Unmarshal([]byte(line), &w); err != nil {
+			t.Fatal(err)
+		}
+		got[w.Item] = fmt.Sprint(w.State)
+		if w.Code != nil {
+			got[w.Item] += " " + *w.Code
+		}
+		if w.Result != nil {
+			got[w.Item] += " " + string(w.Result)
+		}
+		if w.Error != nil {
+			got[w.Item] += " " + *w.Error
+		}
+	}
+	want := map[string]string{"1": `completed sent {"receipt":7}`, "3": "returned no-answer", "5": "returned no-answer", "75": "returned busy",
+		"0": "never _failed the result is not valid: result.receipt: it is required", "b": `completed sent {"receipt":8}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for flags, says := range map[string]string{
+		"--codes=300=sent": "from 0 to 255", "--codes=3=No": "no code", "--codes=3=x --lines": "only 75", "--answer --lines": "--answer is for",
+	} {
+		c.Run(2, e2e.Text(says), append(append([]string{"agent", "mails"}, strings.Fields(flags)...), "--", "true")...)
 	}
 }
 
