@@ -107,7 +107,7 @@ func TestPageHoldersSorted(t *testing.T) {
 	}
 	sorted("most held first", "user-250")
 	lines(b, 250)
-	b.Await(`/^user-250 250 held, the oldest for ([6-9]\d s|[1-9] min) /.test(
+	b.Await(`/user-250 250 held, the oldest for ([6-9]\d s|[1-9] min)\b/.test(
 		document.querySelector('[data-user=user-250]')?.innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon) // a minute and what it took
 	unfold(b, "user-250")
 	rows := `[...document.querySelectorAll('[data-user=user-250] .holds :is(a, span)')].map((e) => e.textContent.trim())`

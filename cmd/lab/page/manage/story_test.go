@@ -145,7 +145,7 @@ func cell(b *page.Browser, who, column string) string {
 	b.T.Helper()
 	return b.Eval(fmt.Sprintf(`[...document.querySelectorAll('table')].flatMap((table) => {
 		const i = [...table.tHead?.rows[0]?.cells ?? []].findIndex((c) => c.innerText.trim() === %q);
-		const row = [...table.tBodies].flatMap((b) => [...b.rows]).find((r) => r.cells[0].innerText.trim().startsWith(%q));
+		const row = [...table.tBodies].flatMap((b) => [...b.rows]).find((r) => r.dataset.user === %q);
 		return i >= 0 && row ? [row.cells[i].innerText.trim()] : [];
 	})[0] ?? ''`, column, who))
 }
@@ -173,40 +173,40 @@ func TestPageTeam(t *testing.T) {
 		b.State("live", e2e.Soon)
 	}
 
-	oliver.Use("DisclosureTriangle", "verify")
+	oliver.Use("button", "verify")
 	oliver.Use("radio", "2")
 	oliver.Use("button", "Get Work: verify")
-	follows := func(who, column, what string) {
+	follows := func(part, who, what string) {
 		t.Helper()
-		mary.Promptly(s, column+" of "+who+" is "+what, 4*time.Second, func() bool { return cell(mary, who, column) == what })
+		mary.Promptly(s, what+" of "+who, 4*time.Second, func() bool {
+			return mary.Yes(fmt.Sprintf(`[...document.querySelectorAll('[data-part=%s] li')].some((li) => li.innerText.includes(%q) && li.innerText.includes(%q))`, part, who, what))
+		})
 	}
-	follows("Oliver", "Place", "1")
-	mary.Sees("Running for")
+	follows("waiting", "Oliver", "place 1")
+	mary.Sees("runs for")
 	tracy.Use("button", "Get Work: verify")
 	tracy.Sees("Cancel")
-	follows("Tracy", "Place", "2")
+	follows("waiting", "Tracy", "place 2")
 	open()
 	page.Answered(s)
 	oliver.GetsWorks(s, 2)
 	tracy.GetsWorks(s, 3)
 	mary.Promptly(s, "nobody waits", 4*time.Second, func() bool { return mary.Yes(`document.body.innerText.includes('Nobody waits.')`) })
-	mary.Use("DisclosureTriangle", "Oliver")
-	follows("1", "Time left", "none")
+	unfold(mary, "Oliver")
+	follows("held", "Oliver", "no lease")
 
-	oliver.Use("DisclosureTriangle", "Note")
 	oliver.Fill("textbox", "Note on 1", "checked twice")
 	oliver.Use("button", "Complete")
-	oliver.Use("button", "Return")
+	oliver.Use("button", "Give back")
 	oliver.Use("button", "Return for 4 h")
-	tracy.Use("button", "More")
 	tracy.Use("button", "Remove from queue")
 	tracy.Use("button", "Really remove it?")
 	s.Await("they have let go", e2e.Soon, `
 		select coalesce(string_agg(item || ' ' || state || coalesce(' ' || after, '') || coalesce(' ' || note, ''), ', ' order by item)
 		  = '1 completed checked twice, 2 returned 04:00:00, 3 never', false) from getwork.work where state <> 'held'`)
 	mary.Promptly(s, "Oliver is gone", 4*time.Second, func() bool { return mary.Yes(`!document.body.innerText.includes('Oliver')`) })
-	mary.Sees("2 held")
-	for _, says := range [][3]string{{"Oliver", "Completed", "1"}, {"Oliver", "Returned", "1"}, {"Tracy", "Never again", "1"}, {"Tracy", "Handed out", "3"}} {
+	mary.Sees("0 people waiting, 2 held")
+	for _, says := range [][3]string{{"Oliver", "Done", "1"}, {"Oliver", "Gave back", "1"}, {"Tracy", "Never again", "1"}, {"Tracy", "Handed out", "3"}} {
 		tells(people, says[0], says[1], says[2], e2e.Soon)
 	}
 }
@@ -222,19 +222,20 @@ func TestPageNewcomer(t *testing.T) {
 	b.Sees("Who are you?")
 	b.Fill("textbox", "Name", "Nina")
 	b.Leave("button", "Continue")
-	b.Sees("No work yet.")
-	b.Use("DisclosureTriangle", "Verify bank account")
+	b.Sees("Your desk is clear.")
+	b.Use("button", "Verify bank account")
 	b.Use("radio", "2")
-	b.Use("button", "Get Work")
+	b.Use("button", "Get Work: Verify bank account")
 	b.Sees("loan-7")
 	b.Sees("loan-8")
-	b.Use("button", "Return")
-	b.Use("button", "Return until tomorrow")
+	b.Use("button", "Give back")
+	b.Use("button", "Return until tomorrow, 9:00 AM")
 	b.Sees("loan-7: returned")
 	s.Await("it is returned", e2e.Soon, `select available_at > now() from getwork.work where item = 'loan-7' and state = 'returned'`)
-	b.Use("button", "Get Work")
+	b.Use("button", "Get Work: Verify bank account")
 	b.Sees("Everything that matches is held by you or others, or put off.")
 	b.Sees("tomorrow")
+	b.Use("button", "Nina , worker")
 	b.Leave("button", "Log out")
 	b.Sees("Who are you?")
 	b.Fill("textbox", "Name", "Mary")

@@ -53,7 +53,7 @@ func modules(b *page.Browser, expression string, into any) {
 	b.T.Helper()
 	text, err := page.Run(b, chromedp.Evaluate[string](`(async () => {
 		const [sql, diff, settings, plan] = await Promise.all(['sql', 'diff', 'settings', 'plan'].map((m) => import(
-			document.querySelector('link[rel=modulepreload][href$="/views/tasks/sql.js"]').href.replace('sql.js', m + '.js'))));
+			document.querySelector('link[rel=modulepreload][href$="/views/tasks.js"]').href.replace('tasks.js', 'tasks/' + m + '.js'))));
 		return JSON.stringify(`+expression+`);
 	})()`, chromedp.EvalAwaitPromise))
 	if err != nil {

@@ -58,6 +58,9 @@ func TestPageTaskUnreadable(t *testing.T) {
 	s.Task("verify", "select 1 as item")
 	b.Manager(s.Nodes[0].URL, "Mia", "/tasks")
 	b.State("live", e2e.Soon)
+	b.Press("[data-task=verify] a") // the view's parts are read
+	b.Await(`!!document.querySelector('#set-query')`, e2e.Soon)
+	b.Eval(`(setTimeout(() => history.back()), '')`)
 	b.Await(`!!document.querySelector('[data-task=verify] a')`, e2e.Soon)
 	s.Nodes[0].Kill()
 	b.Press("[data-task=verify] a")

@@ -71,6 +71,7 @@ export class Charts {
     this.element.setAttribute('aria-labelledby', 'charts-title');
     const { app, signal } = floor;
     this.#draw = onceAFrame(() => render(this.#template(), this.element), signal);
+    window.addEventListener('resize', () => this.#measure(), { signal });
     this.#history = new History(spans.find((s) => s.hours === floor.address.get('hours')) ?? spans[1]);
     this.#reader = floor.reader(() => this.#read(app.api), () => this.show(), { least: 5000 });
     this.#draw();
@@ -216,15 +217,11 @@ export class Charts {
       : t`The figures are of ${clock(row.at)} to ${clock(row.at + this.#history.step.ms)}.`;
   }
 
-  /** Whether there is more of the table than is shown; it is measured once it is drawn. */
-  #measure() {
-    const { element } = this;
-    requestAnimationFrame(() => {
-      const table = element.querySelector('.history')?.parentElement;
-      const note = element.querySelector('.scrolls');
-      if (table && note) note.hidden = table.scrollWidth <= table.clientWidth;
-    });
-  }
+  /** Whether there is more of the table than is shown: measured once it is drawn, and when the window changes. */
+  #measure = onceAFrame(() => {
+    const table = this.element.querySelector('.history')?.parentElement;
+    if (table) table.previousElementSibling.hidden = table.scrollWidth <= table.clientWidth;
+  });
 
   #table() {
     this.#measure();

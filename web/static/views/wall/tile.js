@@ -50,7 +50,7 @@ export function tile(task, known = {}, now, ahead) {
 }
 
 function big(task, kind, left) {
-  const says = (name, n, text) => html`<p class=${`big ${name}`}><b>${figure(n)}</b><small>${text}</small></p>`;
+  const says = (name, n, text) => html`<p class=${`big ${name}`}><b>${figure(n)}</b> <small>${text}</small></p>`;
   if (kind === 'late') return says('late', task.late, left ? t`of ${figure(Math.max(left, task.late))} late` : t`late`);
   if (kind === 'idle') return html`<p class="big">–</p>`;
   return left === null ? says('held', task.held, t`held`) : says('left', left, t`left`);
