@@ -80,7 +80,7 @@ const aims = `((selector) => {
 	if (row && /^( \.(key|undo|now|again|dismiss))?$/.test(rest)) return rest ? row.querySelector(rest) : row;
 	row?.querySelector('.key[aria-expanded=false]')?.click();
 	if (row && document.querySelector('.sheet').dataset.row !== row.id) return null; // it is drawn in the next frame
-	const menu = /data-return|\.others/.test(selector) && 'return';
+	const menu = /data-return|\.others/.test(selector) ? 'return' : /data-later/.test(selector) && 'later';
 	if (menu) document.querySelector('.sheet [data-menu=' + menu + '] > [aria-expanded=false]')?.click();
 	const acts = selector.match(/^(\[data-task=[^\]]+\]) \.(pause|let-go|pick-task)/)?.[1]; // on the floor
 	if (acts) document.querySelector(acts + ' [popover]:not(:popover-open)')?.showPopover();

@@ -112,7 +112,7 @@ class Desk {
     on(document, 'pointerdown', (e) => this.#closeMenu(e));
     on(element, 'keydown', leaveField);
     every(1000, () => this.#tick(), signal);
-    const list = new Reader(() => this.#tasks.load(), () => {}, { signal });
+    const list = new Reader(() => this.#tasks.load(), () => { if (!this.#day) this.#dayAgain(); }, { signal });
     keepListed(this.#client, () => list.again(), signal);
     const read = new Reader(() => this.#readDay(), this.#redraw, { least: 2000, signal });
     this.#dayAgain = () => read.again();
@@ -151,12 +151,11 @@ class Desk {
       (e) => row.set({ error: e.message }),
     ),
     letGo: (row, disposition) => this.#letGo(row, disposition, { next: this.#then && disposition.outcome !== 'return' }),
-    later: (row, until) => this.#app.api.call('POST', `/api/v1/work/${row.work.id}/later`, { until }).then(
+    later: (row, until) => this.#client.later(row.work.id, until).then(
       () => {
         row.set({ menu: '', error: '' });
         if (until && this.#open === row) this.#open = null;
         this.#said.hear(until ? t`${this.#called(row.work)}: put aside.` : t`${this.#called(row.work)}: on top again.`);
-        return this.#client.refresh();
       },
       (e) => row.set({ menu: '', error: e.message }),
     ),
@@ -183,7 +182,7 @@ class Desk {
   async #readDay() {
     const { cards } = this.#tasks;
     const knows = [...cards.values()].some(({ task }) => task.done_today !== undefined);
-    if (knows) this.#day = await this.#app.api.call('GET', `/api/v1/day?since=${encodeURIComponent(new Date(midnight()).toISOString())}`).catch((e) => {
+    if (knows) this.#day = await this.#app.api.day({ since: new Date(midnight()).toISOString() }).catch((e) => {
       if (e.status === 404) return null;
       throw e;
     });
@@ -447,15 +446,16 @@ class Desk {
     const manages = this.#app.me.role === 'manager';
     const recent = this.#recent.list();
     const total = sums(cards);
-    const done = Math.max(this.#day?.done ?? 0, recent.filter((w) => w.state === 'completed').length);
+    const completed = recent.filter((w) => w.state === 'completed');
+    const done = Math.max(this.#day?.done ?? 0, completed.length);
     const item = (row) => this.#item(row);
     const left = (row) => this.#client.left(row.work);
     const full = this.#full ? t`You hold ${this.#client.work.size} of ${this.#most}, over all tasks. Finish or return something before you get more.` : '';
     const first = !opened && waiting.length ? waiting[0] : null;
     return html`${opened || first || loaded ? nothing : html`<h1 class="sr">${t`Desk`}</h1>`}<div class="desk">
-      ${day({ done, ended: this.#day?.ended ?? recent.map((w) => ({ at: w.closed_at })), ...total }, this.#flags(rows))}
+      ${day({ done, ended: this.#day?.ended.filter((w) => w.state === 'completed') ?? completed.map((w) => ({ at: w.closed_at })), ...total }, this.#flags(rows))}
       <div id="work"><div class="hand">${repeat(opened ? [opened] : [], (row) => row.key + row.work.id, (row) => sheet(row, {
-        task: this.#tasks.cards.get(row.work.task)?.task, left: left(row), age: now + this.#client.ahead - row.since, item: item(row), then: this.#then,
+        task: this.#tasks.cards.get(row.work.task)?.task, left: left(row), age: now + this.#client.ahead - row.since, item: item(row), then: this.#then, later: this.#app.me.role !== 'agent',
       }, this.#acts))}
         ${first ? pending(first, now, mayRing(), this.#acts) : nothing}
         ${!opened && !first && loaded && this.#client.state.name !== 'connecting' ? noWork({

@@ -70,8 +70,8 @@ func TestPageRolesPressEverything(t *testing.T) {
 	}{
 		{"Otto,observer", "Floor People Limits Wall", map[string]string{"/floor": "/floor", "/people": "/people", "/limits": "/limits", "/wall": "/wall",
 			"/": "/floor", "/tasks": "/floor", "/tasks/verify": "/floor", "/items?item=1": "/floor"}, 5},
-		{"Oliver,worker", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
-		{"Ann,agent", "Work Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
+		{"Oliver,worker", "Desk Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
+		{"Ann,agent", "Desk Wall", map[string]string{"/": "/", "/wall": "/wall", "/floor": "/", "/tasks": "/", "/items?item=1": "/", "/people": "/", "/limits": "/"}, 10},
 	} {
 		t.Run(role.who, func(t *testing.T) {
 			b := page.NewBrowser(t, denials)

@@ -22,7 +22,8 @@ var firefoxStates = []struct {
 	{"desk pending", "Pia", "/", way("ago.", "button", "Get Work: verify")},
 	{"desk with work", "Wanda", "/", func(f *page.Firefox, s *e2e.Site) {
 		s.Got(s.As("Wanda", 0), verifying, 2)
-		way("March. Salary", "summary", "Note")(f, s)
+		way("March. Salary")(f, s)
+		way("Statement seen", "summary", "1 more detail")(f, s)
 		f.Click(page.CSS("[data-menu=return] > button"))
 		f.Press("button", "other …")
 	}},

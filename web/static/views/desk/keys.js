@@ -23,6 +23,7 @@ export function keys({ rows, opened, cards, next, then, endAs, cancel, outbox, a
     act(row);
   });
   const inMenu = (menu) => inSheet((row) => {
+    if (!document.querySelector(`.sheet [data-menu=${menu}]`)) return; // it is not for this task, or not for agents
     row.set({ menu });
     draw();
     document.querySelector(`.choices-of.${menu} button`)?.focus();

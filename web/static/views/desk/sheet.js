@@ -28,8 +28,9 @@ export function edge(row, left) {
 }
 
 /**
- * row's sheet. view: {task, left, age, item, then, full, error}: its task if that is known; ms of its lease that are left (null: it has none),
- * ms that it has been held; the item as shown() gives it; whether the next is asked for when it ends. acts: as desk.js has them.
+ * row's sheet. view: {task, left, age, item, then, later}: its task if that is known; ms of its lease that are left (null: it has none),
+ * ms that it has been held; the item as shown() gives it; whether the next is asked for when it ends, and whether the user may put it aside.
+ * acts: as desk.js has them.
  */
 export function sheet(row, view, acts) {
   const { work, lost } = row;
@@ -163,12 +164,12 @@ function results(row, fields) {
   return html`<div class="halves">${fields.map(field)}</div>`;
 }
 
-function finish(row, { task, item, then }, acts) {
+function finish(row, { task, item, then, later }, acts) {
   const { title } = item;
   const ways = endings(task);
   const cut = row.excess;
   const name = (way) => `${way.do === 'complete' ? 'complete' : way.do}${way.do === 'never' && row.sure ? ' sure' : ''}`;
-  const supports = task?.outcomes !== undefined; // of a server that knows Later
+  const mayWait = later && task?.outcomes !== undefined; // of a server that knows Later
   return html`<section class="finish done" aria-labelledby="how">
     <div class="bar"><h2 id="how" class="minor">${t`How did it end?`}</h2>
       <label class="push small"><input class="then" type="checkbox" aria-keyshortcuts="x" .checked=${live(then)} @change=${(e) => acts.then(e.target.checked)}> ${t`and then the next one`} ${hint('x')}</label></div>
@@ -180,7 +181,7 @@ function finish(row, { task, item, then }, acts) {
     <p id="cut" class="error small">${cut ? `${tooLong(cut)}.` : ''}</p>
     <div class="bar"><textarea id="note" rows="1" dir="auto" aria-label=${t`Note on ${title}`} placeholder=${t`A note for whoever has it next`} aria-keyshortcuts="o" aria-invalid=${cut ? 'true' : nothing}
         aria-describedby="cut" .value=${live(row.note)} @input=${(e) => row.write(e.target.value)}></textarea>
-      ${supports ? menu(row, title, ['later', t`Later`, 'l', 'clock'], () => html`<p class="label soft small">${t`Keep it, and put it aside`}</p>
+      ${mayWait ? menu(row, title, ['later', t`Later`, 'l', 'clock'], () => html`<p class="label soft small">${t`Keep it, and put it aside`}</p>
         ${laters.map((p) => html`<button type="button" data-later=${p.id} @click=${() => acts.later(row, p.until())}>${p.text}</button>`)}
         ${row.work.later_until ? html`<button type="button" data-later="now" @click=${() => acts.later(row, null)}>${t`No longer`}</button>` : nothing}`) : nothing}
       ${task?.require_code ? nothing : menu(row, title, ['return', t`Give back`, 'r', 'undo-2'], () => html`<p class="label soft small">${t`Return ${title}`}</p>
