@@ -118,7 +118,8 @@ where a.id < b.id and a.assigned_at < coalesce(b.closed_at, 'infinity') and b.as
 	"it came back though put off or never to": `
 select b.item from getwork.work a join getwork.work b using (task_id, item)
 where a.id < b.id and a.state in ('returned', 'failed', 'never') and b.assigned_at < coalesce(a.available_at, 'infinity')
-  and (a.user_name = b.user_name or (select max(w.slot) from getwork.work w where w.task_id = a.task_id and w.item = a.item) = 1)`,
+  and (a.user_name = b.user_name or (select max(w.slot) from getwork.work w where w.task_id = a.task_id and w.item = a.item) = 1
+    and not exists (select from getwork.task_version v where v.task_id = a.task_id and v.done_by > 1))`,
 	"a lease ended early": `
 select item from getwork.work where state = 'expired' and closed_at < lease_expires_at`,
 	"work was let go of after its lease": `
