@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"getwork/schema/schematest"
 )
@@ -124,9 +125,9 @@ func kindOf(where, name string) string {
 		return "task"
 	case name == "item" || name == "items":
 		return "item"
-	case name == "user":
+	case name == "user" || name == "name" && strings.HasPrefix(where, "/api/v1/people"):
 		return "user"
-	case name == "id":
+	case name == "id" || name == "ids":
 		for _, kind := range []string{"requests", "work", "tokens", "sessions", "webhooks"} {
 			if strings.HasPrefix(where, "/api/v1/"+kind) {
 				return kind
@@ -194,7 +195,7 @@ func (s *storm) value(where, name string, schema map[string]any, depth int) any 
 		required, _ := schema["required"].([]any)
 		properties, _ := schema["properties"].(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(properties)) {
-			if slices.Contains(required, any(name)) && !s.one(30) || s.one(8) {
+			if (slices.Contains(required, any(name)) || name == "outcome") && !s.one(30) || s.one(8) { // without codes, one of both ways to end work is left
 				object[name] = s.value(where, name, s.resolve(properties[name]), depth+1)
 			}
 		}
@@ -203,7 +204,10 @@ func (s *storm) value(where, name string, schema map[string]any, depth int) any 
 	if pattern, _ := schema["pattern"].(string); strings.Contains(pattern, "[a-z0-9]") && s.one(2) { // a new task's name
 		return fmt.Sprintf("task-%d", s.r.IntN(40))
 	}
-	if d, _ := schema["pattern"].(string); d != "" && !s.one(4) {
+	if schema["format"] == "date-time" && !s.one(8) {
+		return time.Now().Add(time.Duration(s.r.IntN(48)-24) * time.Hour).Format(time.RFC3339)
+	}
+	if d, _ := schema["pattern"].(string); d != "" && kindOf(where, name) == "" && !s.one(4) {
 		return pick(s, []string{"0s", "1s", "90s", "1h", "24h"})
 	}
 	return s.text(where, name)
