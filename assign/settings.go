@@ -116,6 +116,10 @@ type Settings struct {
 	RequireCode bool          `json:"require_code" negatable:"" help:"Whoever lets go of work must name the code of an outcome."`
 	Result      []ResultField `json:"result" most:"50 fields" type:"json" placeholder:"JSON" help:"Fields of the results that are kept: JSON such as [{\"name\":\"score\",\"type\":\"number\",\"min\":0,\"max\":10}]; the default, [], means none."`
 
+	// AlertWaiting is how long somebody may wait unserved before it is an alert, and AlertBacklogAge how old the oldest ready item may be.
+	AlertWaiting    Duration  `json:"alert_waiting" new:"5m" least:"10s" most:"168h" placeholder:"5m" help:"How long somebody may wait and be served by no node before it is an alert; the default is 5m."`
+	AlertBacklogAge *Duration `json:"alert_backlog_age" least:"1m" most:"8760h" null:"no alert" type:"setting" placeholder:"4h" help:"How old the oldest item that can be handed out may be before it is an alert; the default, none, means any age."`
+
 	// A task that is Paused hands out nothing; its pending requests go on waiting.
 	Paused bool `json:"paused" negatable:"" help:"Hand out nothing."`
 }

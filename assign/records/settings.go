@@ -29,6 +29,9 @@ var SettingsColumns = func() string {
 			column = `coalesce(` + column + `, false)`
 		case of.IsDuration():
 			column = `(extract(epoch from ` + column + `) * 1000000)::bigint`
+			if of.New != "" {
+				column = `coalesce(` + column + `, (extract(epoch from interval '` + of.New + `') * 1000000)::bigint)`
+			}
 		case of.Type == reflect.TypeFor[assign.Query]():
 			column = `coalesce(` + column + `, '')`
 		case isJSON(of):

@@ -101,6 +101,8 @@ export interface Task {
   priority: number;
   pick: 'any' | 'next';
   on_complete: { task: string; share: number } | null;
+  alert_waiting: Duration;
+  alert_backlog_age: Duration | null;
   paused: boolean;
   version: number;
   waiting: number;
@@ -172,7 +174,7 @@ export interface Day {
 
 /** What is wrong with a task now. */
 export interface Alert {
-  kind: 'failing' | 'unserved' | 'late';
+  kind: 'failing' | 'unserved' | 'late' | 'backlog';
   task: string;
   since: Time;
   count: number;

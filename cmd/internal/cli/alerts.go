@@ -18,7 +18,7 @@ type AlertsCmd struct {
 
 // Help returns the text that --help adds.
 func (AlertsCmd) Help() string {
-	return `Most urgent first: failing, a task's query fails; unserved, somebody has waited for 5 minutes and no node has looked for them; late, the deadline of items is over. Of a paused task only what is late.
+	return `Most urgent first: failing, a task's query fails; unserved, somebody has waited for longer than the task's alert_waiting and no node has looked for them; late, the deadline of items is over; backlog, the oldest item is older than its alert_backlog_age. Of a paused task only what is late.
 
 Exits with 1 if there are any. For observers and managers.`
 }

@@ -139,7 +139,6 @@ export default {
   'No work is like that.': 'Dazu gibt es keine Arbeit.',
   'Search held and past work': 'Laufende und frühere Arbeit suchen',
   'By any of these, with or without an item. A value in the details needs a task, and finds work of the last 31 days.': 'Nach einem davon oder mehreren, mit oder ohne Vorgang. Ein Wert in den Angaben braucht eine Aufgabe und findet Arbeit der letzten 31 Tage.',
-  'any': 'beliebig',
   'Value in the details': 'Wert in den Angaben',
   'Search': 'Suchen',
   '{0} is back.': '{0} ist wieder eingereiht.',

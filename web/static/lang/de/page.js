@@ -266,6 +266,7 @@ export default {
   '{0} more alerts': { one: '{0} weitere Warnung', other: '{0} weitere Warnungen' },
   'the oldest item has been there since {0}': 'der älteste Vorgang ist seit {0} da',
   'Alerts': 'Warnungen',
+  'any': 'beliebig',
   'nobody has been served for {0}': 'seit {0} wurde niemand bedient',
   'See who holds them': 'Ansehen, wer sie hat',
   'Look at the query': 'Abfrage ansehen',

@@ -83,6 +83,12 @@ export const groups = [
     { name: 'backoff', label: t`Wait after a failure`, kind: 'duration', least: '1ms', most: '24h',
       help: t`Before an item that failed is handed out again; twice as long after each further failure.` },
   ] },
+  { title: t`When it is an alert`, tab: 'limits', fields: [
+    { name: 'alert_waiting', label: t`Nobody served for`, kind: 'duration', least: '10s', most: '168h',
+      help: t`How long somebody may wait and be served by no node.` },
+    { name: 'alert_backlog_age', label: t`Age of the oldest item`, kind: 'duration', least: '1m', most: '8760h', none: t`any`,
+      help: t`How old the oldest item that can be handed out may be.` },
+  ] },
   { title: t`Who may take it`, tab: 'access', fields: [
     { name: 'groups', label: t`Groups`, kind: 'list', one: 'group', none: t`everybody`,
       help: t`Only members of these groups see the task and take its work.` },
@@ -109,7 +115,7 @@ export const defaults = {
   name: '', title: '', description: '', query: '', query_timeout: '2m', fresh_for: '0s', stale_for: '0s', recheck: null, max_candidates: 1000,
   max_request: 5, max_open: null, lease: null, slots: 1, done_by: 1, once: false, max_attempts: null, backoff: '30s', rerun_after: '1m',
   conflicts_with: [], groups: [], position: null, display: null, notes: 'holders', on_away: 'keep', priority: 0, pick: 'any', on_complete: null,
-  outcomes: [], require_code: false, result: [], paused: false, version: 0,
+  outcomes: [], require_code: false, result: [], alert_waiting: '5m', alert_backlog_age: null, paused: false, version: 0,
 };
 
 /** Go's units in microseconds. */
