@@ -41,6 +41,7 @@ export async function open(app, place) {
 class People {
   #app; #element; #signal; #address; #draw; #reader; #absent;
   #titles = new Map(); // of the tasks by their names
+  #listed = false; // the list was read, or could not be
   #span; #task;
   #sort = { of: 'completed', down: true };
   #open = new Map(); // of people whose work is shown, it
@@ -75,14 +76,15 @@ class People {
     this.#absent.again();
     for (const type of ['task', 'reread']) client.addEventListener(type, () => this.#reader.again(), { signal: this.#signal });
     every(10_000, this.#draw, this.#signal);
-    const list = new Reader(() => api.tasks(), () => this.#listed(list.value ?? []), { signal: this.#signal });
+    const list = new Reader(() => api.tasks(), () => this.#list(list.value ?? []), { signal: this.#signal });
     keepListed(client, () => list.again(), this.#signal);
     this.#signal.addEventListener('abort', () => client.unsubscribe([...this.#titles.keys()]));
     list.again();
   }
 
   /** Without a list of tasks, names are shown instead of titles, and figures are not updated by events. */
-  #listed(tasks) {
+  #list(tasks) {
+    this.#listed = true;
     const before = [...this.#titles.keys()];
     this.#titles = new Map(tasks.toSorted(byTitle).map((t) => [t.name, t.title || t.name]));
     this.#app.client.unsubscribe(before.filter((name) => !this.#titles.has(name)));
@@ -114,12 +116,13 @@ class People {
 
   #template() {
     const { value, error, at } = this.#reader;
+    // The list of tasks appears when it is known: in Firefox it would keep the width that it had without its options.
     return html`<div class="page people-view">
       <header class="bar">
         <h1>${t`People`}</h1>
         <div class="pick" role="group" aria-label=${t`How far back`}>${spans.map((s) => html`
           <button type="button" aria-pressed=${s === this.#span} @click=${() => this.#since(s)}>${s.name}</button>`)}</div>
-        <label class="check"><span class="sr">${t`Task`}</span><select @change=${(e) => this.#of(e.target.value)}>
+        <label class="check" ?hidden=${!this.#listed}><span class="sr">${t`Task`}</span><select @change=${(e) => this.#of(e.target.value)}>
           <option value="" ?selected=${!this.#task}>${t`all tasks`}</option>
           ${this.#task && !this.#titles.has(this.#task) ? html`<option value=${this.#task} selected>${this.#task}</option>` : nothing}
           ${repeat(this.#titles, ([name]) => name, ([name, title]) => html`<option value=${name} ?selected=${name === this.#task}>${title}</option>`)}

@@ -23,6 +23,7 @@ var firefoxStates = []struct {
 	{"desk with work", "Wanda", "/", func(f *page.Firefox, s *e2e.Site) {
 		s.Got(s.As("Wanda", 0), verifying, 2)
 		way("March. Salary")(f, s)
+		f.Eval(`(document.querySelector('.sheet summary').scrollIntoView({ block: 'center' }), '')`) // from behind the ways to end it, which stay in view
 		way("Statement seen", "summary", "1 more detail")(f, s)
 		f.Click(page.CSS("[data-menu=return] > button"))
 		f.Press("button", "other …")
