@@ -109,7 +109,7 @@ type Settings struct {
 	Pick string `json:"pick" new:"any" placeholder:"any" help:"What people may ask for: any means this task and its items by name, next only the next item of all their tasks; the default is any."`
 
 	// OnComplete sends a share of what is completed on to another task's inbox.
-	OnComplete *OnComplete `json:"on_complete" type:"setting" placeholder:"JSON" help:"Where a share of what is completed goes, such as one in ten to a review: JSON with a task, which is an inbox, and a share above 0 and at most 1. The default, none, means nowhere."`
+	OnComplete *OnComplete `json:"on_complete" type:"setting" placeholder:"JSON" help:"Where a share of what is completed goes, such as one in ten to a review: JSON with a task, which is an inbox, a share above 0 and at most 1, and when, if only completions with some codes count, such as {\"code\":[\"doubtful\"]}. The default, none, means nowhere."`
 
 	// Outcomes are the reasons for which work is let go of; with RequireCode one must be named. Result are the fields of what it comes to.
 	Outcomes    []Outcome     `json:"outcomes" most:"20 outcomes" type:"json" placeholder:"JSON" help:"Reasons to let go of work: JSON such as [{\"code\":\"no-answer\",\"label\":\"No answer\",\"do\":\"return\",\"after\":\"2h\"}]; the default, [], means none."`
@@ -295,7 +295,7 @@ func (s *Settings) Check() error {
 		wrong(CheckGroup(g) != nil, "groups", "a group has 1 to 128 bytes of UTF-8 without commas, control characters and blanks around it")
 	}
 	s.Display.check(wrong)
-	s.OnComplete.check(s.Name, wrong)
+	s.OnComplete.check(s.Name, s.Outcomes, wrong)
 	s.checkOutcomes(wrong)
 	if len(fields) > 0 {
 		at := func(f Field) int {

@@ -204,8 +204,8 @@ from unnest($1::bigint[]) as d (id)
 cross join lateral (select o.* from getwork.work o where o.id = d.id offset 0) w
 join getwork.task_state s using (task_id)`
 
-	// onwardOf is where a completion of w goes on to, if it is drawn. An item of an inbox goes with the completion that finishes it.
-	onwardOf = `case when w.state = 'completed' then v.on_complete || jsonb_build_object('inbox', v.query is null) end`
+	// onwardOf is where a completion of w, with its code, goes on to, if it is drawn. An item of an inbox goes with the completion that finishes it.
+	onwardOf = `case when w.state = 'completed' and (v.on_complete->'when' is null or v.on_complete #> '{when,code}' ? w.code) then v.on_complete || jsonb_build_object('inbox', v.query is null) end`
 
 	// "case" makes it a hash: joined, each closed work would be compared with each item.
 	finished      = `c.onward is not null and (not (c.onward->>'inbox')::boolean or (select s.done from settled s))`

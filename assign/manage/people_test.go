@@ -294,6 +294,53 @@ func TestCompletionsGoOn(t *testing.T) {
 	gotNothing(t, n, "review", "ann") // four eyes
 }
 
+// Of what is completed with other codes, or with none, nothing goes on; a version that has no such code is refused.
+func TestCompletionsGoOnByCode(t *testing.T) {
+	t.Parallel()
+	url := schematest.URL(t)
+	n := enginetest.Start(t, url, enginetest.Options{})
+	enginetest.NewTask(t, n, "review", "", nil)
+	coded := func(code string) assign.Disposition { return assign.Disposition{Code: &code} }
+	enginetest.NewTask(t, n, "label", `select i::text as item from generate_series(1, 5) i order by i`, func(s *assign.Settings) {
+		s.Outcomes = []assign.Outcome{{Code: "sure", Label: "Sure", Do: "complete"}, {Code: "doubtful", Label: "Doubtful", Do: "complete"}, {Code: "spam", Label: "Spam", Do: "never"}}
+		s.OnComplete = &assign.OnComplete{Task: "review", Share: 1, When: &assign.OnCompleteWhen{Code: []string{"doubtful"}}}
+	})
+	work := n.EndedRequest(t, n.Click(t, "label", "ann", 5).ID).Work
+	n.Let(t, work[0], coded("sure"))
+	n.Let(t, work[1], complete)
+	n.Let(t, work[2], coded("doubtful"))
+	all := []assign.Disposal{{ID: work[3].ID, Disposition: coded("sure")}, {ID: work[4].ID, Disposition: coded("doubtful")}}
+	if _, err := n.DisposeMany(t.Context(), all, assign.Holder{User: "ann"}, false, true); err != nil {
+		t.Fatal(err)
+	}
+	items := enginetest.Query[string](t, enginetest.Pool(t, url), `select string_agg(item, ' ' order by id) from getwork.item`)
+	if want := work[2].Item + " " + work[4].Item; items != want {
+		t.Errorf("%s went on, want %s", items, want)
+	}
+	task, err := n.Records.Task(t.Context(), "label")
+	if err != nil || task.OnComplete == nil || task.OnComplete.When == nil || len(task.OnComplete.When.Code) != 1 {
+		t.Fatalf("it is kept as %+v, %v", task.OnComplete, err)
+	}
+	for says, change := range map[string]func(*assign.Settings){
+		`no outcome of this task has the code "doubtful"`: func(s *assign.Settings) { s.Outcomes = s.Outcomes[:1] },
+		`no outcome of this task has the code "spam"`: func(s *assign.Settings) {
+			s.OnComplete.When = &assign.OnCompleteWhen{Code: []string{"doubtful", "spam"}}
+		},
+		`"doubtful" stands there twice`: func(s *assign.Settings) {
+			s.OnComplete.When = &assign.OnCompleteWhen{Code: []string{"doubtful", "doubtful"}}
+		},
+		`when.code lists codes`: func(s *assign.Settings) { s.OnComplete.When = &assign.OnCompleteWhen{} },
+	} {
+		s := task.Settings
+		on := *s.OnComplete
+		s.OnComplete = &on
+		change(&s)
+		if err := s.Check(); !assign.IsRefusal(err, assign.Invalid) || !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+}
+
 // The item of several people goes on once, with the completion that finishes it.
 func TestWhatSeveralCompleteGoesOnOnce(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ export interface Task {
   on_away: 'keep' | 'release' | 'to';
   priority: number;
   pick: 'any' | 'next';
-  on_complete: { task: string; share: number } | null;
+  on_complete: { task: string; share: number; when?: { code: string[] } } | null;
   alert_waiting: Duration;
   alert_backlog_age: Duration | null;
   paused: boolean;

@@ -46,6 +46,7 @@ export default {
   'Goes on to': 'Geht weiter an',
   'nowhere': 'nichts',
   'JSON with another task, which is an inbox, and the share of completed items that goes there:': 'JSON mit einer anderen Aufgabe, die ein Eingang ist, und dem Anteil der erledigten Vorgänge, der dorthin geht:',
+  'Of some reasons alone:': 'Nur von manchen Gründen:',
   'until it is let go of': 'unbefristet',
   'How long work is held before it goes back by itself; its holder can extend the lease.': 'Wie lange ein Vorgang in Arbeit bleibt, bevor er von selbst zurückgeht; wer ihn bearbeitet, kann die Frist verlängern.',
   'What comes next': 'Was als Nächstes kommt',

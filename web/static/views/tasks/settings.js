@@ -63,7 +63,8 @@ export const groups = [
   ] },
   { title: t`When it is completed`, tab: 'limits', fields: [
     { name: 'on_complete', label: t`Goes on to`, kind: 'json', wide: true, none: t`nowhere`,
-      help: `${t`JSON with another task, which is an inbox, and the share of completed items that goes there:`} {"task": "review", "share": 0.1}.` },
+      help: `${t`JSON with another task, which is an inbox, and the share of completed items that goes there:`} {"task": "review", "share": 0.1}. `
+        + `${t`Of some reasons alone:`} "when": {"code": ["doubtful"]}.` },
   ] },
   { title: t`When the query runs`, tab: 'limits', only: 'query', fields: [
     { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
