@@ -280,14 +280,13 @@ var (
 	ours = map[string][]string{
 		"approve.js": {"Content-Type"}, "screen.js": {"Content-Type"},
 		"getwork.js": {""}, // a library for other programs: it is in English
-		"leave.js":   {"getwork draft: "}, "page.js": {"another session"}, "session.js": {"me-menu card", "who plain"}, "words.js": {"\x00 \x00"},
+		"leave.js":   {"getwork draft: "}, "page.js": {"another session"}, "session.js": {"English", "Deutsch"}, "words.js": {"\x00 \x00"},
 		"keys.js":             {"input:not(", "\x00 \x00"},
 		"views/desk.js":       {".outcomes", "#\x00 "},
 		"views/desk/sheet.js": {"\x00 \x00", "Escape"}, "views/desk/bell.js": {"sans-serif"}, "views/desk/tray.js": {"Arrow", "Enter"}, "views/desk/coming.js": {"Escape"},
 		"views/desk/keys.js":    {"Arrow", "Enter", "Escape", ".choices-of", ".outcomes", "#\x00 "},
 		"views/items/answer.js": {"paper answer", "tag old"}, "views/users/screen.js": {"ask account"}, "views/wall.js": {"Escape"},
 		"views/wall/ticker.js":      {"run \x00", "paused \x00", "held \x00"},
-		"views/account.js":          {"English", "Deutsch"},
 		"views/account/sessions.js": {"Edg", "Opera", "Firefox", "Chrom", "Safari", "Android", "Windows", "Mac OS", "CrOS", "Linux"},
 		"views/account/tokens.js":   {"gw_"},
 		"views/limits.js":           {"getwork draft: "},

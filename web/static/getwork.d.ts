@@ -383,6 +383,7 @@ export interface Events {
   state: State;
   change: undefined;
   request: Request;
+  reviewed: Work;
   gone: Work;
   absence: Absence;
   run: Run;

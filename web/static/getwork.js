@@ -21,6 +21,7 @@
  *   change   the Maps have changed
  *   request  a request that is new or has changed; an ended one comes exactly once, with the state 'lost' if the server does not
  *            know it any more
+ *   reviewed work that this user completed, with how it was let go of in the task that it went on to in earlier
  *   gone     work that left the pipeline, but was not closed by this client. Its state says why; if that is 'held', the
  *            reason is unknown: it is only no longer in the pipeline. It comes before `change`
  *   absence  an absence of the caller's was entered or has ended: it has ended_at then
@@ -585,6 +586,7 @@ class Client extends EventTarget {
         this.#wasTold(body.work ?? []);
         return;
       case 'work':
+        if (body.state === 'completed' && body.earlier?.length) return this.#emit('reviewed', body);
         this.#takeWork(body);
         this.#wasTold([body]);
         return this.#changed();

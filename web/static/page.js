@@ -14,6 +14,7 @@ import { Problem, connect, rest } from './getwork.js';
 import { shortcuts } from './keys.js';
 import { Alerts } from './alerts.js';
 import { goBy } from './now.js';
+import './theme.js';
 import { speak, speakIn, t, translate } from './lang.js';
 import { faceOf, initials, parse, roleName } from './words.js';
 
@@ -32,13 +33,11 @@ const views = [
   { path: '/people', title: t`People`, may: watches, style: 'look/floor.css', load: () => import('./views/people.js') },
   { path: '/limits', title: t`Limits`, may: watches, load: () => import('./views/limits.js') },
   { path: '/wall', title: t`Wall`, may: ({ role }) => role, style: 'look/wall.css', load: () => import('./views/wall.js') },
-  { path: '/users', title: t`Users`, may: ({ admin }) => admin, style: 'look/account.css', load: () => import('./views/users.js') },
-  { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, style: 'look/account.css', load: () => import('./views/audit.js') },
+  { path: '/users', title: t`Users`, may: ({ admin }) => admin, logIn: true, style: 'look/account.css', load: () => import('./views/users.js') },
+  { path: '/audit', title: t`Audit`, may: ({ admin }) => admin, logIn: true, style: 'look/account.css', load: () => import('./views/audit.js') },
   { path: '/webhooks', title: t`Web hooks`, may: (me) => manages(me) || me.admin, style: 'look/account.css', load: () => import('./views/webhooks.js') },
-  { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, style: 'look/account.css', load: () => import('./views/account.js') },
+  { path: '/account', may: ({ by, wall }) => by !== 'dev' && !wall, logIn: true, style: 'look/account.css', load: () => import('./views/account.js') },
 ];
-
-
 
 const leaving = 'getwork.leaving'; // in sessionStorage: the page was loaded again for a log-out, which goes on then
 
@@ -289,7 +288,8 @@ async function show() {
   const { signal } = leave;
   const mine = views.filter((v) => v.may(app.me));
   let view = viewAt(location.pathname);
-  if (!mine.includes(view)) { // an observer has no pipeline, and a worker no floor
+  if (view?.logIn && app.me.by === 'dev') view = { ...view, load: () => Promise.resolve({ open: showNobody }) };
+  else if (!mine.includes(view)) { // an observer has no pipeline, and a worker no floor
     [view] = mine;
     history.replaceState(null, '', view.path);
   }
@@ -317,6 +317,13 @@ async function show() {
     }
     if (!(e instanceof Problem)) throw e; // a mistake of ours, for the console
   }
+}
+
+/** What is only there where people log in. */
+function showNobody(_, { element }) {
+  const text = t`Nobody logs in at this node: under --auth dev a name is enough. So there are no accounts, no sessions, no tokens and no audit to show; with getwork serve --auth oidc there are.`;
+  element.className = 'page';
+  element.append(Object.assign(document.createElement('p'), { className: 'empty', textContent: text }));
 }
 
 /** Loads style sheets that not all views need, with a space between several. */

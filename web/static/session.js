@@ -1,7 +1,8 @@
 /** The user's menu, and the warning before a session ends. */
 
 import { html, nothing, render } from './lib/lit-html/lit-html.js';
-import { t } from './lang.js';
+import { stored, t } from './lang.js';
+import { wear, worn } from './theme.js';
 import { clock, roleName } from './words.js';
 
 const warn = 3 * 60_000; // ms before the end
@@ -130,6 +131,7 @@ class Menu {
     render(html`<p><b dir="auto">${user}</b><br>${roles}</p>
       ${groups.length ? html`<p class="quiet" dir="auto">${groups.length > 6 ? t`In ${groups.slice(0, 6).join(', ')} and ${groups.length - 6} more groups` : t`In ${groups.join(', ')}`}</p>` : nothing}
       ${by === 'dev' ? nothing : this.#until()}
+      ${language()}${theme()}
       ${this.#absence ? html`<button type="button" @click=${() => this.#away()}>${t`Away …`}</button>` : nothing}
       ${wall || by === 'dev' ? nothing : html`<a href="/account">${t`Your account`}</a>`}`, this.#place);
   }
@@ -145,3 +147,17 @@ class Menu {
     return html`<p class="quiet">${sooner ? t`Logged in until ${clock(end)}; if you do nothing, until ${clock(idle)}.` : t`Logged in until ${clock(end)}.`}</p>`;
   }
 }
+
+/** Languages call themselves by their own names, so that everybody finds their own. Another one begins with the whole page, and in other windows when they are loaded again. */
+const language = () => choice(t`Language`, localStorage.getItem(stored) ?? '', [['', t`As the browser wants`], ['en', 'English'], ['de', 'Deutsch']], (tag) => {
+  if (tag) localStorage.setItem(stored, tag);
+  else localStorage.removeItem(stored);
+  const url = new URL(location.href);
+  url.searchParams.delete('lang'); // it would choose again
+  location.assign(url);
+});
+
+const theme = () => choice(t`Colours`, worn(), [['', t`As the browser wants`], ['light', t`Light`], ['dark', t`Dark`]], wear);
+
+const choice = (name, chosen, options, choose) => html`<label class="choice">${name} <select @change=${(e) => choose(e.target.value)}>${options.map(([value, text]) => html`
+  <option value=${value} lang=${value.length === 2 ? value : nothing} ?selected=${value === chosen}>${text}</option>`)}</select></label>`;

@@ -1,7 +1,7 @@
 /** The user's own account: who they are here, where they are logged in, and their tokens. */
 
 import { html, nothing, render } from '../lib/lit-html/lit-html.js';
-import { stored, t } from '../lang.js';
+import { t } from '../lang.js';
 import { every, onceAFrame, when } from '../parts.js';
 import { roleName } from '../words.js';
 import { calls } from './account/calls.js';
@@ -26,23 +26,8 @@ const template = ({ me }, sessions, tokens) => html`<div class="page account">
       <div><dt>${t`Role`}</dt><dd>${[me.role, me.admin && 'administrator'].filter(Boolean).map(roleName).join(', ')}</dd></div>
       ${me.groups.length ? html`<div><dt>${t`Groups`}</dt><dd dir="auto">${me.groups.join(', ')}</dd></div>` : nothing}
       ${me.ends_at ? html`<div><dt>${t`Logged in until`}</dt><dd>${when(me.ends_at)}</dd></div>` : nothing}
-      <div><dt><label for="language">${t`Language`}</label></dt><dd>${languages()}</dd></div>
     </dl>
   </section>
   ${me.by === 'session' ? sessions.template() : nothing}
   ${tokens.template()}
 </div>`;
-
-/** Languages call themselves by their own names, so that everybody finds their own. */
-const languages = () => html`<select id="language" @change=${({ target }) => speakOnly(target.value)}>
-  <option value="">${t`As the browser wants`}</option>
-  ${[['en', 'English'], ['de', 'Deutsch']].map(([tag, name]) => html`
-    <option value=${tag} lang=${tag} ?selected=${localStorage.getItem(stored) === tag}>${name}</option>`)}
-</select>`;
-
-/** Another language begins with the whole page, and in this browser's other windows when they are loaded again. */
-function speakOnly(tag) {
-  if (tag) localStorage.setItem(stored, tag);
-  else localStorage.removeItem(stored);
-  location.assign('/account'); // without a ?lang=, which would choose again
-}

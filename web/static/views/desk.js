@@ -5,6 +5,7 @@ import { repeat } from '../lib/lit-html/directives/repeat.js';
 import { t } from '../lang.js';
 import { every, onceAFrame, when } from '../parts.js';
 import { Reader, keepListed } from '../reader.js';
+import { states } from '../words.js';
 import { askToRing, badge, mayRing, ring } from './desk/bell.js';
 import { also, pending } from './desk/coming.js';
 import { day, midnight } from './desk/day.js';
@@ -83,6 +84,7 @@ class Desk {
     app.leaving.add(() => leave(this.#outbox));
     client.addEventListener('change', () => this.#pipeline.sync(true));
     client.addEventListener('gone', (e) => this.#pipeline.lose(e.detail));
+    client.addEventListener('reviewed', (e) => this.#reviewed(e.detail));
     client.addEventListener('request', (e) => this.#request(e.detail));
     client.addEventListener('run', (e) => this.#tasks.ran(e.detail));
     client.addEventListener('task', (e) => this.#tasks.update(e.detail));
@@ -340,6 +342,13 @@ class Desk {
     this.#tick();
   }
 
+  /** What the user completed went on to another task, and somebody has let go of it there. */
+  #reviewed(work) {
+    const [{ user, state, code, note }] = work.earlier;
+    const text = t`${this.#called(work)}, which you completed: ${user} let go of it as ${code ?? states[state]}.`;
+    this.#said.tell(note ? `${text} “${note}”` : text);
+  }
+
   #seen() {
     if (document.hidden) return;
     this.#fresh = 0;
@@ -418,7 +427,7 @@ class Desk {
     const li = this.#place.contains(at) ? at.closest('li') : null;
     const all = li ? [...li.parentElement.children] : [];
     const opened = this.#opened();
-    if (opened?.work.again && !opened.earlier && opened.asking !== opened.work.id) this.#readEarlier(opened);
+    if ((opened?.work.again || opened?.work.from) && !opened.earlier && opened.asking !== opened.work.id) this.#readEarlier(opened);
     render(this.#template(opened), this.#place);
     if (!li || at.isConnected) return;
     const i = all.indexOf(li);

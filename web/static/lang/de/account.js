@@ -1,7 +1,5 @@
 /** German: the account. */
 export default {
-  'Language': 'Sprache',
-  'As the browser wants': 'Wie im Browser eingestellt',
   'New service token': 'Neues Token für einen Dienst',
   'Sessions': 'Sitzungen',
   'Tokens': 'Tokens',

@@ -208,4 +208,6 @@ export default {
   '{0} tasks · {1}': { one: '{0} Aufgabe · {1}', other: '{0} Aufgaben · {1}' },
   'in {0} tasks': { one: 'in {0} Aufgabe', other: 'in {0} Aufgaben' },
   'broken': 'gestört',
+  'completed before, and here once more': 'schon erledigt, hier noch einmal',
+  '{0}, which you completed: {1} let go of it as {2}.': '{0}, von Ihnen erledigt: {1} hat es abgegeben als {2}.',
 };

@@ -281,4 +281,11 @@ export default {
   'Left': 'Übrig',
   '{0} left': '{0} übrig',
   '{0} done today': '{0} heute erledigt',
+  'Guides': 'Anleitungen',
+  'Language': 'Sprache',
+  'As the browser wants': 'Wie im Browser eingestellt',
+  'Colours': 'Farben',
+  'Light': 'Hell',
+  'Dark': 'Dunkel',
+  'Nobody logs in at this node: under --auth dev a name is enough. So there are no accounts, no sessions, no tokens and no audit to show; with getwork serve --auth oidc there are.': 'An diesem Knoten meldet sich niemand an: Mit --auth dev genügt ein Name. Darum gibt es hier keine Konten, Sitzungen, Tokens und kein Protokoll; mit getwork serve --auth oidc gibt es sie.',
 };

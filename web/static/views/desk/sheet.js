@@ -44,7 +44,7 @@ export function sheet(row, view, acts) {
       <div class="bar"><p class="soft about" dir="auto">${task?.title || work.task}</p>
         ${item.link ? html`<a class="open-link" href=${item.link} target="_blank" rel="noopener noreferrer">${t`Open`} ${icon('external-link')}</a>` : nothing}</div>
       <h1 id="item" class="headline" tabindex="-1" dir="auto">${item.title}</h1>
-      <p class="soft since">${key}${lost ? nothing : t`held for ${html`<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`}`}<span class="which">${which(work, task)}</span>${
+      <p class="soft since">${key}${lost ? nothing : t`held for ${html`<time datetime=${work.assigned_at} title=${fully(work.assigned_at)}>${held(age)}</time>`}`}<span class="which">${which(work, task)}</span>${work.from ? html` · <span class="from">${t`completed before, and here once more`}</span>` : nothing}${
         work.later_until && Date.parse(work.later_until) > now() ? html` · <span class="put-off">${t`put aside until ${when(work.later_until)}`}</span>` : nothing}</p>
     </header>
     ${time(row, { left, soon, title: item.title }, acts)}
@@ -95,7 +95,7 @@ function which({ attempt, slot }, task) {
 
 /** What others wrote when they let go of the item before; it is read as soon as the sheet is shown. */
 function earlier(row) {
-  if (!row.work.again && !row.earlier?.length) return nothing;
+  if (!row.work.again && !row.work.from && !row.earlier?.length) return nothing;
   const some = row.earlier ?? [];
   return html`<section class="earlier" aria-labelledby="notes">
     <h2 id="notes" class="minor">${t`What was written before`}</h2>
