@@ -20,8 +20,8 @@ type crowd struct {
 	calm     context.Context // ends when nothing is broken any more; from then on all live channels stay open and are read at once
 
 	mu     sync.Mutex
-	recent []assignment // work that was assigned lately, for managers to interfere with
-	pushed []string     // items pushed to the inbox lately
+	recent []assignment        // work that was assigned lately, for managers to interfere with
+	pushed map[string][]string // items pushed to the inboxes lately, by what their keys begin with
 }
 
 // assignment is a piece of work and its holder.
@@ -34,7 +34,7 @@ const remembered = 200
 
 func newCrowd(s *stage, calm context.Context) *crowd {
 	scenario, _ := scenarioOf(s.o.Scenario)
-	return &crowd{stage: s, scenario: scenario, jobs: scenario.worked(s.o), think: s.o.Think, calm: calm}
+	return &crowd{stage: s, scenario: scenario, jobs: scenario.worked(s.o), think: s.o.Think, calm: calm, pushed: map[string][]string{}}
 }
 
 // run runs the crowd until ctx ends; after over is closed nobody begins anything new.
@@ -126,10 +126,11 @@ func (c *crowd) item(j job, rng *rand.Rand) string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pushed) == 0 {
+	pushed := c.pushed[j.keys]
+	if len(pushed) == 0 {
 		return ""
 	}
-	return c.pushed[rng.IntN(len(c.pushed))]
+	return pushed[rng.IntN(len(pushed))]
 }
 
 // noteWork and notePushed remember what was handed out and pushed lately.
@@ -139,10 +140,10 @@ func (c *crowd) noteWork(w held, user string) {
 	c.recent = lately(append(c.recent, assignment{w, user}))
 }
 
-func (c *crowd) notePushed(items []string) {
+func (c *crowd) notePushed(keys string, items []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pushed = lately(append(c.pushed, items...))
+	c.pushed[keys] = lately(append(c.pushed[keys], items...))
 }
 
 func lately[T any](all []T) []T { return all[max(0, len(all)-remembered):] }

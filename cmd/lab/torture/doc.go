@@ -10,8 +10,9 @@
 //	task.go                   the tasks, which together use every path through a round
 //	books.go                  a world that one task's query reads and people change
 //	crowd.go                  everybody who works: person.go a user, click.go their clicks,
-//	                          fate.go how work ends, socket.go, stream.go live channels,
-//	                          manager.go pushes, pauses, reassignments
+//	                          fate.go how work ends, reasons.go why, aside.go what is put aside,
+//	                          socket.go, stream.go live channels, manager.go pushes, pauses, reassignments
+//	several.go                a chain of tasks whose items several complete, and what people can
 //	production.go, receiver.go   a query login, and where web hooks lead
 //	login.go, pass.go         a provider, and what everybody shows, in the scenario in which people log in
 //	plan.go, storm.go         when faults come; fault.go carries them out, jump.go those of the clock,

@@ -33,6 +33,14 @@ func (p *person) decide(ctx context.Context, w held) {
 		return
 	}
 	after := p.pause(time.Duration(h.holdFor * float64(time.Second)))
+	if !p.agent && p.chance(h.aside) {
+		p.plan(w, after/2, func(all []held) {
+			for _, w := range all {
+				p.aside(ctx, w)
+			}
+		})
+		return
+	}
 	if w.Lease != nil {
 		left := min(w.Lease.Sub(p.stage.now()), mostLeft) // more is left if the clock was set back
 		switch {
@@ -46,7 +54,7 @@ func (p *person) decide(ctx context.Context, w held) {
 	p.plan(w, after, func(all []held) {
 		var ends []ending
 		for _, w := range all {
-			ends = append(ends, endingOf(w, p.choice()))
+			ends = append(ends, endingOf(w, p.choice(w)))
 		}
 		if other, known := p.crowd.someWork(p.rng); known && len(all) > 1 && p.chance(20) && !slices.ContainsFunc(all, other.is) { // somebody else's
 			ends = append(ends, endingOf(other.held, disposition{Outcome: "return", After: "0s"}))
@@ -75,8 +83,16 @@ func (p *person) plan(w held, after time.Duration, do func([]held)) {
 // is reports whether they are the same piece of work.
 func (w held) is(o held) bool { return w.ID == o.ID }
 
-// choice returns a random disposition.
-func (p *person) choice() disposition {
+// choice returns a random disposition of work.
+func (p *person) choice(w held) disposition {
+	d := p.chosen()
+	if p.crowd.coded(w.Task) {
+		return d.reasoned(p.rng)
+	}
+	return d
+}
+
+func (p *person) chosen() disposition {
 	h := p.crowd.scenario.habits
 	switch x := p.rng.IntN(100); {
 	case x < h.never:
@@ -93,49 +109,55 @@ func (p *person) choice() disposition {
 	return disposition{Outcome: "complete"}
 }
 
-type disposition struct {
-	Outcome string `json:"outcome"`
-	After   string `json:"after,omitempty"`
-	To      string `json:"to,omitempty"`
-}
-
-// ending is a disposition as a call about several pieces of work has it.
+// ending is a disposition of one piece of work.
 type ending struct {
-	ID string `json:"id"`
 	disposition
 	work held
 }
 
-func endingOf(w held, d disposition) ending { return ending{strconv.FormatInt(w.ID, 10), d, w} }
+func endingOf(w held, d disposition) ending { return ending{d, w} }
 
 // dispose lets go of work in one call, and repeats that if no answer came. Sometimes it repeats it all the same, which changes
 // nothing, or sends another disposition after it, which is refused.
 func (p *person) dispose(ctx context.Context, ends []ending, tried int) {
 	var all []ending
 	var calls []history.Call
+	var bodies []map[string]any
 	for _, d := range ends {
 		if d.Outcome == "complete" && d.work.Task == bookTask && !p.stage.books.finish(ctx, p.stage.rec, d.work.Item) {
 			p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, []ending{d}, tried) })
 			continue
 		}
 		all = append(all, d)
-		calls = append(calls, history.Call{Kind: history.Dispose, Task: d.work.Task, Item: d.work.Item, Work: d.work.ID, Outcome: d.Outcome, After: d.After, To: d.To})
+		calls = append(calls, d.call(d.work))
+		body := d.body()
+		if len(ends) > 1 {
+			body["id"] = strconv.FormatInt(d.work.ID, 10)
+		}
+		bodies = append(bodies, body)
 	}
-	r := request{method: http.MethodPost, path: "/api/v1/work/dispositions", body: map[string]any{"dispositions": all}}
+	r := request{method: http.MethodPost, path: "/api/v1/work/dispositions", body: map[string]any{"dispositions": bodies}}
 	switch len(all) {
 	case 0:
 		return
 	case 1:
-		r.path, r.body = workPath(all[0].work.ID, "disposition"), all[0].disposition
+		delete(bodies[0], "id")
+		r.path, r.body = workPath(all[0].work.ID, "disposition"), bodies[0]
 	}
 	calls = p.doMany(ctx, calls, r)
+	for i, call := range calls {
+		if d := all[i]; call.Status == http.StatusUnprocessableEntity && tried == 0 { // without a reason, or its task does not have it now
+			d.disposition = d.surely()
+			p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, []ending{d}, 1) })
+		}
+	}
 	switch call := calls[0]; {
 	case !p.settled(call) && tried < retries:
 		p.agenda.in(p.later(call), func() { p.dispose(ctx, all, tried+1) })
 	case call.Status == http.StatusOK && tried == 0 && p.chance(6):
 		p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, all, retries) })
 	case call.Status == http.StatusOK && tried == 0 && p.chance(4):
-		p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, []ending{endingOf(all[0].work, p.choice())}, retries) })
+		p.agenda.in(p.pause(300*time.Millisecond), func() { p.dispose(ctx, []ending{endingOf(all[0].work, p.choice(all[0].work))}, retries) })
 	}
 }
 

@@ -39,8 +39,10 @@ func (r *Report) prove(own *findings) {
 var (
 	ofAll = []string{"holdings", "certain holdings", "attempts", "closed leases", "returns of an item", "items under four eyes", "users with a limit",
 		"work of an inbox", "pushed items", "served requests that might have overtaken", "sights of ended requests", "sights of closed work", "reasons of none",
-		"events for web hooks", "events delivered, or due", "events of an item, and the one before", "events that a receiver accepted"}
-	unlessSet = []string{"ages of what was handed out", "items given, and whether they were the best", "leases of whose end a socket was to warn"}
+		"events for web hooks", "events delivered, or due", "events of an item, and the one before", "events that a receiver accepted",
+		"reasons where one is required", "items that several complete", "items that nobody completes twice", "completions, and whether they went on",
+		"work put aside, or taken up again"}
+	unlessSet = []string{"ages of what was handed out", "items given, and whether they were the best", "leases of whose end a socket was to warn", "what an item needs, and who was given it"}
 )
 
 // proveAll adds a finding for each rule that had nothing to judge in a minute of everything: it may look for something that is

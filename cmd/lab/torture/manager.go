@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"getwork/cmd/lab/torture/history"
@@ -65,13 +66,16 @@ func (m *manager) each(ctx context.Context, over <-chan struct{}, mean time.Dura
 	}
 }
 
-// feed pushes items into the inbox: new ones, and some that exist already.
+// feed pushes items into the inboxes: new ones, and some that exist already.
 func (m *manager) feed(ctx context.Context, over <-chan struct{}) {
+	var fed []job
 	for _, j := range m.crowd.jobs {
-		if j.inbox() {
-			m.each(ctx, over, 150*time.Millisecond, func() { m.push(ctx, j) })
-			return
+		if j.inbox() && !j.onward && (len(fed) == 0 || slices.Contains(m.crowd.scenario.tasks, j.name)) {
+			fed = append(fed, j)
 		}
+	}
+	if len(fed) > 0 {
+		m.each(ctx, over, 150*time.Millisecond, func() { m.push(ctx, fed[m.rng.IntN(len(fed))]) })
 	}
 }
 
@@ -83,6 +87,8 @@ type pushed struct {
 	Exclusive string     `json:"exclusive,omitempty"`
 	Slots     int        `json:"slots,omitempty"`
 	Deadline  *time.Time `json:"deadline,omitempty"`
+	DoneBy    int        `json:"done_by,omitempty"`
+	Needs     []string   `json:"needs,omitempty"`
 }
 
 func (m *manager) push(ctx context.Context, j job) {
@@ -91,16 +97,18 @@ func (m *manager) push(ctx context.Context, j job) {
 	for range 1 + m.rng.IntN(8) {
 		m.count++
 		p := pushed{Item: fmt.Sprintf("%s-%06d", j.keys, m.count), Priority: m.rng.IntN(4)}
-		switch m.rng.IntN(12) {
-		case 0, 1:
+		switch draw := m.rng.IntN(12); {
+		case j.several > 0 && draw > 1 && draw < 8:
+			p.several(draw, j.keys, 1+m.rng.IntN(m.count))
+		case draw < 2:
 			later := m.stage.now().Add(time.Duration(300+m.rng.IntN(3000)) * time.Millisecond).UTC()
 			p.NotBefore = &later
 			late = append(late, p.Item)
-		case 2, 3:
+		case draw < 4:
 			p.Exclusive = fmt.Sprintf("group-%d", m.rng.IntN(4))
-		case 4:
+		case draw == 4:
 			p.Slots = 2
-		case 5:
+		case draw == 5:
 			p.Item = fmt.Sprintf("%s-%06d", j.keys, 1+m.rng.IntN(m.count)) // an item that exists already, or is done
 		}
 		if m.rng.IntN(100) < m.crowd.scenario.habits.due {
@@ -114,7 +122,19 @@ func (m *manager) push(ctx context.Context, j job) {
 			break
 		}
 	}
-	m.crowd.notePushed(keys)
+	m.crowd.notePushed(j.keys, keys)
+}
+
+// several makes an item of an inbox whose items several complete another than most.
+func (p *pushed) several(draw int, keys string, known int) {
+	switch draw {
+	case 2, 3:
+		p.Needs = abilities[draw%2]
+	case 4, 5:
+		p.DoneBy = 1 + known%4
+	case 6:
+		p.Item = fmt.Sprintf("%s-%06d", keys, known) // it exists already, or is done
+	}
 }
 
 // manage interferes: it reassigns, gives, releases, redrives and pauses.
@@ -123,7 +143,7 @@ func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 		return
 	}
 	m.each(ctx, over, 400*time.Millisecond, func() {
-		switch m.rng.IntN(20) {
+		switch m.rng.IntN(22) {
 		case 0:
 			m.pauseAndResume(ctx)
 		case 1, 2:
@@ -139,6 +159,12 @@ func (m *manager) manage(ctx context.Context, over <-chan struct{}) {
 			m.give(ctx)
 		case 12, 13, 14:
 			m.away(ctx)
+		case 15:
+			m.recode(ctx)
+		case 16:
+			if m.crowd.scenario.taught() {
+				m.teach(ctx, m.crowd.somebody(m.rng), abilities[m.rng.IntN(len(abilities))])
+			}
 		default:
 			m.reassign(ctx)
 		}
@@ -184,8 +210,10 @@ func (m *manager) give(ctx context.Context) {
 func (m *manager) close(ctx context.Context) {
 	if w, ok := m.crowd.someWork(m.rng); ok {
 		d := disposition{Outcome: "return", After: "0s"}
-		m.do(ctx, history.Call{Kind: history.Dispose, Task: w.Task, Item: w.Item, Work: w.ID, Outcome: d.Outcome, After: d.After},
-			request{method: http.MethodPost, path: workPath(w.ID, "disposition"), body: d})
+		if m.crowd.coded(w.Task) {
+			d = d.surely()
+		}
+		m.do(ctx, d.call(w.held), request{method: http.MethodPost, path: workPath(w.ID, "disposition"), body: d.body()})
 	}
 }
 
@@ -205,6 +233,9 @@ func (m *manager) release(ctx context.Context) {
 	}
 	delete(body, "dry_run")
 	body["token"] = set.Token
+	if slices.ContainsFunc(m.crowd.jobs, func(j job) bool { return j.coded }) {
+		body["code"] = giveBack
+	}
 	m.do(ctx, history.Call{Kind: history.Release, To: w.user}, r)
 }
 

@@ -130,6 +130,21 @@ var plants = []plant{
 	{"nobody who is away lets go of anything", checker.Absent,
 		edit{"assign", "if r.state.OnAway == assign.KeepAway {", "if true {"},
 		torture.Options{Scenario: "places", For: 45 * time.Second, Faults: []string{"kill"}, Every: 5 * time.Second}},
+	{"an extension shortens the lease of what is put aside", checker.NotBefore,
+		edit{"assign", "set lease_expires_at = greatest(clock_timestamp(), later_until) + lease, ", "set lease_expires_at = clock_timestamp() + lease, "},
+		torture.Options{Scenario: "leases", For: 20 * time.Second}},
+	{"what expires has no reason", checker.Coded,
+		edit{"assign", "closed_xid = pg_current_xact_id(), code = '` + assign.CodeExpired + `'", "closed_xid = pg_current_xact_id()"},
+		torture.Options{For: 20 * time.Second}},
+	{"as many hold an item as if nobody had completed it", checker.Several,
+		edit{"assign", "	it.Slots -= len(completed)\n", ""},
+		torture.Options{For: 20 * time.Second}},
+	{"everything that is completed goes on", checker.Onward,
+		edit{"assign", "on != nil && on.Draws(w.ID) {", "on != nil {"},
+		torture.Options{For: 20 * time.Second}},
+	{"nobody needs anything", checker.Able,
+		edit{"assign/plan", "if len(it.Needs) > 0 && len(r.Lacks(it.Needs)) > 0 {", "if false {"},
+		torture.Options{For: 20 * time.Second}},
 }
 
 // failing are the faults that make the receiver of web hooks fail.

@@ -127,7 +127,7 @@ func (s *sampler) sample(ctx context.Context, conn *pgx.Conn, n int) error {
 	return nil
 }
 
-// Items of inboxes that anybody may have, and requests over several tasks that wait for them, both for longer than $1.
+// Items of inboxes that their users may have, and requests over several tasks that wait for them, both for longer than $1.
 const selectFree = `
 select r.id, i.item
 from getwork.work_requested r
@@ -139,6 +139,8 @@ where r.task_id = 0 and r.state = 'pending' and greatest(r.created_at, i.pushed_
     select from getwork.work w
     where w.task_id = t.id and w.item = i.item
       and (w.state = 'held' or w.closed_at > clock_timestamp() - $1::interval or w.available_at > clock_timestamp() - $1::interval or w.to_others))
+  and coalesce(i.class, 1) = 1
+  and not exists (select from getwork.work w where w.item = i.item and w.user_name = r.user_name) -- completed already, or four eyes
 limit 1`
 
 // lookForFree finds whoever waits for any of several tasks while one of them has something for everybody.

@@ -58,10 +58,11 @@ type habits struct {
 	narrow  int     // how many items are claimed; 0: all
 	calm    bool    // managers do nothing
 	away    bool    // they enter people's absences
+	aside   int     // of people's work: put aside for some time
 }
 
 var mixed = habits{claim: 8, read: 6, double: 8, linger: 25, patient: 70, lease: 50, hold: 20, key: 50, again: 40, cancel: 12, late: 15, forget: 2, extend: 25, many: 25,
-	never: 2, fail: 10, back: 25, due: 30, holdFor: 1.2, away: true}
+	never: 2, fail: 10, back: 25, due: 30, holdFor: 1.2, away: true, aside: 6}
 
 func (h habits) with(change func(*habits)) habits {
 	change(&h)
@@ -71,15 +72,17 @@ func (h habits) with(change func(*habits)) habits {
 // Scenarios are the workloads to choose from. All except the first rely on one defence each.
 var Scenarios = []Scenario{
 	{Name: "mixed", Help: "everything, all tasks, as in production: queries have a login of their own, and there are web hooks",
-		tasks:      []string{"quick", "quick", "plain", "plain", "shelf", "cut", "expired", "expired", "places", "leased", "watched", "nothing", "books", "deep", "inbox", "inbox"},
+		tasks: []string{"quick", "quick", "plain", "plain", "shelf", "cut", "expired", "expired", "places", "leased", "watched", "nothing", "books", "deep", "inbox", "inbox",
+			"coded", "coded", "thrice", "thrice", "second", "skilled"},
+		jobs:       everything,
 		habits:     mixed,
 		production: true,
-		prepare:    (*stage).openProduction, open: (*stage).makeHooks},
-	{Name: "day", Help: "a desk's days, in which a minute is an hour: six tasks, two of them slow, limits, absences and clicks over all tasks; with --users 50 --agents 0 --for 20m --without clock",
-		tasks:  []string{"verify", "verify", "income", "fraud", "calls", "calls", "places", "inbox", "inbox"},
+		prepare:    (*stage).openProduction, open: both((*stage).makeHooks, (*stage).teach)},
+	{Name: "day", Help: "a desk's days, in which a minute is an hour: nine tasks, two of them slow, limits, absences and clicks over all tasks; with --users 50 --agents 0 --for 20m --without clock",
+		tasks:  []string{"verify", "verify", "income", "fraud", "calls", "calls", "places", "inbox", "inbox", "thrice", "thrice", "second", "skilled"},
 		jobs:   aDay,
 		habits: mixed.with(func(h *habits) { h.next, h.holdFor, h.lease, h.forget, h.fail, h.late = 40, 4, 0, 1, 4, 5 }),
-		open:   (*stage).limit,
+		open:   both((*stage).limit, (*stage).teach),
 		beside: (*storm).relimit, rest: 30 * time.Second},
 	{Name: "clicks", Help: "many users click at once on a short query, and then nobody: the last click",
 		turn: 100 * time.Millisecond,
@@ -139,7 +142,7 @@ var Scenarios = []Scenario{
 	{Name: "upgrade", Help: "nodes are replaced by newer ones, one after the other, while a migration runs beside a query of 20 seconds, and back",
 		tasks:   []string{"long", "quick", "quick", "shelf", "shelf", "inbox", "inbox"},
 		jobs:    oneLong,
-		habits:  mixed.with(func(h *habits) { h.cancel, h.many, h.due, h.away = 4, 0, 0, false }), // the older ones may not know such calls, or deadlines
+		habits:  mixed.with(func(h *habits) { h.cancel, h.many, h.due, h.away, h.aside = 4, 0, 0, false, 0 }), // the older ones may not know such calls, or deadlines
 		prompt:  time.Second,
 		prepare: (*stage).findVersions, close: (*stage).migrateLast,
 		beside: (*storm).upgrade, rest: 5 * time.Second},
@@ -189,19 +192,23 @@ func withDesk(o Options) []job {
 	return all
 }
 
-// aDay are the six tasks of a desk. Times are a sixtieth of what they stand for: queries of half a minute, and of five; leases of half an
+// aDay are the tasks of a desk. Times are a sixtieth of what they stand for: queries of half a minute, and of five; leases of half an
 // hour and of two.
 func aDay(o Options) []job {
 	n := func(least, most float64) nap { return nap{least, most, o.jumps()} }
-	return []job{
+	return append(chain("2m", 2*time.Minute),
 		ranked("verify", "loan", 300, n(0.4, 0.8), map[string]any{"fresh_for": "15s", "recheck": recheck, "on_away": "to"}),
 		all(ranked("income", "loan", 300, n(4, 6), map[string]any{"conflicts_with": []string{"verify"}})), // four eyes, and slow
 		all(ranked("fraud", "case", 200, n(3, 5), map[string]any{"fresh_for": "20s", "stale_for": "20s"})),
-		leased(all(ranked("calls", "call", 200, n(0.1, 0.3), map[string]any{"max_attempts": 6, "backoff": "1s", "on_away": "release"})), "30s", 30*time.Second),
+		coded(leased(all(ranked("calls", "call", 200, n(0.1, 0.3), map[string]any{"max_attempts": 6, "backoff": "1s", "on_away": "release"})), "30s", 30*time.Second)),
+		needy(n(0.1, 0.3)),
 		ranked("places", "place", 40, n(0.1, 0.4), map[string]any{"slots": 3, "max_open": 6}),
 		leased(job{name: "inbox", keys: "in", settings: map[string]any{"name": "inbox", "max_attempts": 3, "backoff": "1s"}}, "2m", 2*time.Minute),
-	}
+	)
 }
+
+// taught reports whether people have skills.
+func (s Scenario) taught() bool { return slices.Contains(s.tasks, "skilled") }
 
 // umlauts are tasks whose items are not ASCII.
 func umlauts(o Options) []job {

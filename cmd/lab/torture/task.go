@@ -18,6 +18,9 @@ type job struct {
 	lease    time.Duration  // 0: none
 	whole    bool           // its query always returns all of its items, each with one place, and all may be handed out
 	books    bool           // its query no longer returns an item that is finished in the books; see books.go
+	coded    bool           // it requires reasons; see reasons.go
+	several  int            // how many complete an item; 0: one
+	onward   bool           // what others complete goes on to it, and nobody pushes to it
 }
 
 func (j job) inbox() bool { return j.settings["query"] == nil }

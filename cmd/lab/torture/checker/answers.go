@@ -61,6 +61,9 @@ func (t answerJudge) rowOf(i int, c *history.Call) *history.WorkRow {
 
 // closed reports whether a row is as a disposition leaves it.
 func closed(c *history.Call, row *history.WorkRow) bool {
+	if !saysSo(c, row) {
+		return false
+	}
 	switch c.Outcome {
 	case "complete":
 		return row.State == "completed"

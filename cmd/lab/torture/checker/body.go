@@ -40,6 +40,8 @@ type workBody struct {
 	State          string     `json:"state"`
 	ClosedAt       *time.Time `json:"closed_at"`
 	Note           *string    `json:"note"`
+	Code           *string    `json:"code"`
+	LaterUntil     *time.Time `json:"later_until"`
 	Deadline       *time.Time `json:"deadline"`
 }
 

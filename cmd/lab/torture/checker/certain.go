@@ -55,7 +55,7 @@ func (t *trial) findSure(w *work) (s span[*work], entries []int) {
 
 // leaseOver returns a moment before which the lease of held work was not over, as far as anybody knew. Each
 // extension makes the lease end later, unless the clock was set back before it: then any of the lease's ends may be the
-// last.
+// last. The same is true of work that was put aside and taken up again.
 func (t *trial) leaseOver(w *work) history.Clock {
 	last, first, told := history.Clock(0), forever, false
 	for _, seen := range w.seen {
@@ -70,7 +70,7 @@ func (t *trial) leaseOver(w *work) history.Clock {
 			last, first, told = max(last, at), min(first, at), true
 		}
 	}
-	if !t.clock.jumped() || !told {
+	if !t.clock.jumped() && !t.takenUp(w) || !told {
 		return last
 	}
 	for _, i := range w.let { // a user who hears that it is lost may have extended it before

@@ -51,11 +51,15 @@ const (
 	HooksOrder  Rule = "an item's events come in their order"
 	Once        Rule = "what was accepted does not come again"
 	Absent      Rule = "whoever is away gets nothing, and keeps nothing that goes back"
+	Coded       Rule = "a reason where one is required"
+	Several     Rule = "as many different people as are to complete it"
+	Onward      Rule = "what is drawn goes on, and nothing else"
+	Able        Rule = "only to those who can do it"
 )
 
 // Rules are all rules.
 var Rules = []Rule{HeldOnce, HeldInTurn, OneRun, EndsOnce, InOrder, Kept, NotBefore, ToldTheSame, Limits, Best, Reasons, DoneIsDone, OnceAKey, Warned, Fair, ToldStill, Prompt, Expired, Served, EndsSoon, Accepted,
-	Told, Recorded, Due, HooksOrder, Once, Absent}
+	Told, Recorded, Due, HooksOrder, Once, Absent, Coded, Several, Onward, Able}
 
 // Violation is something that must never happen.
 type Violation struct {
@@ -147,6 +151,11 @@ func Judge(h history.History, c Config) Report {
 	newRightsJudge(t).judgeRights()
 	newHookJudge(t).judgeHooks()
 	t.judgeAbsences()
+	laterJudge{t}.judgeAside()
+	t.judgeCodes()
+	t.judgeSeveral()
+	t.judgeOnward()
+	t.judgeNeeds()
 	slices.SortStableFunc(t.report.Violations, func(a, b Violation) int {
 		return slices.Index(Rules, a.Rule) - slices.Index(Rules, b.Rule)
 	})

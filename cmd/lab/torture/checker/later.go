@@ -171,6 +171,49 @@ func (t laterJudge) judgeLeases() {
 	}
 }
 
+// takenUp reports whether work may have been put aside and then taken up again, or put aside for less: its lease ends earlier then.
+func (t *trial) takenUp(w *work) bool {
+	n := 0
+	for _, i := range w.let {
+		if c := t.entries[i].Call; c.Kind == history.Later && !refused(c) {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// longestAside is for how long work may be put aside.
+const longestAside = 72 * time.Hour
+
+// judgeAside: work that its holder has put aside stays theirs until then, and for its lease after that, if nobody takes it away; and nobody
+// puts it aside for longer than is allowed.
+func (t laterJudge) judgeAside() {
+	for _, w := range t.works {
+		for _, i := range w.let {
+			c := t.entries[i].Call
+			if c.Kind != history.Later || c.Status/100 != 2 {
+				continue
+			}
+			t.judged("work put aside, or taken up again")
+			body, _ := t.bodies[i].(*workBody)
+			if body == nil || body.ID != c.Work || !body.held() || !t.takenUp(w) && !equalTimes(body.LaterUntil, c.Until) {
+				t.broken(Kept, []int{i}, "to put work %d aside was answered 200, and not with that work, held and put aside", c.Work)
+			}
+			if latest, known := t.clock.most(c.Began, c.Ended); known && c.Until != nil && c.Until.After(latest.Add(longestAside)) {
+				t.broken(NotBefore, []int{i}, "work %d was put aside until %s, for longer than may be", c.Work, c.Until.Format(time.RFC3339))
+			}
+		}
+		row := w.row
+		if row == nil || row.LaterUntil == nil || row.Lease == nil || row.ClosedAt == nil || row.State != "expired" && (!row.Exhausted || row.ClosedBy != nil) {
+			continue
+		}
+		t.judged("work put aside that expired")
+		if t.tooEarly(*row.ClosedAt, row.LaterUntil.Add(*row.Lease), -forever) {
+			t.broken(NotBefore, w.let, "work was put aside until %s, and its lease of %s ended early: %s", row.LaterUntil.Format(time.StampMicro), row.Lease, w.describe())
+		}
+	}
+}
+
 // wasOver reports whether a lease with that end was certainly over during a whole call.
 func (t laterJudge) wasOver(lease time.Time, c *history.Call) bool {
 	if t.clock.jumped() {

@@ -34,7 +34,7 @@ func (t orderJudge) place(w *work) (place, bool) {
 }
 
 // barred reports whether a rule may have kept a user from an item: the user returned it to others, or has it already
-// and it has several places, or has the same item under a conflicting task.
+// and it has several places, or has the same item under a conflicting task, or it needs something.
 func (t *trial) barred(user string, key itemKey) bool {
 	it, k := t.items[key], t.tasks[key.task]
 	if k == nil {
@@ -45,6 +45,9 @@ func (t *trial) barred(user string, key itemKey) bool {
 	}
 	if !k.rules {
 		return false
+	}
+	if it != nil && (it.mayNeed() || k.once && slices.ContainsFunc(it.works, func(w *work) bool { return w.row.User == user })) {
+		return true
 	}
 	for other := range t.tasks {
 		o := t.items[itemKey{other, key.item}]

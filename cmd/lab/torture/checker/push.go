@@ -47,7 +47,8 @@ func (t pushJudge) judgeTold() {
 			}
 		}
 		for _, i := range w.let {
-			if body, _ := t.bodies[i].(*workBody); t.entries[i].Call.Kind == history.Extend && body != nil && body.LeaseExpiresAt != nil {
+			body, _ := t.bodies[i].(*workBody)
+			if kind := t.entries[i].Call.Kind; body != nil && (kind == history.Later || kind == history.Extend && body.LeaseExpiresAt != nil) {
 				t.judgeNews(t.extended(w, i), of[w.holder()])
 			}
 		}
@@ -176,7 +177,7 @@ func (t pushJudge) taken(w *work) (n news, known bool) {
 	return n, n.by < forever
 }
 
-// extended returns the news that a lease was extended by a call. It may be over by the time that it is reported.
+// extended returns the news that a lease was extended, or work put aside, by a call. It may be over by the time that it is reported.
 func (t pushJudge) extended(w *work, i int) news {
 	c := t.entries[i].Call
 	return news{

@@ -30,6 +30,7 @@ func (t *trial) sortTables() {
 		w.row = row
 		it := t.item(row.Task, row.Item)
 		it.works = append(it.works, w)
+		t.notesNeeds(row.Task, row.Needs)
 		if row.Request != nil {
 			r := t.request(*row.Request)
 			r.works = append(r.works, w)
@@ -38,10 +39,18 @@ func (t *trial) sortTables() {
 	for i := range t.tables.Items {
 		it := t.item(t.tables.Items[i].Task, t.tables.Items[i].Item)
 		it.pushed = append(it.pushed, &t.tables.Items[i])
+		t.notesNeeds(t.tables.Items[i].Task, t.tables.Items[i].Needs)
 	}
 	for _, it := range t.items {
 		slices.SortFunc(it.works, func(a, b *work) int { return int(a.id - b.id) })
 		it.places = t.places(it)
+	}
+}
+
+// notesNeeds notes that a rule keeps items of the task from some.
+func (t *trial) notesNeeds(id int64, needs []string) {
+	if k := t.tasks[id]; k != nil && len(needs) > 0 {
+		k.rules = true
 	}
 }
 
@@ -52,9 +61,10 @@ func (t *trial) sortVersion(v *history.VersionRow) {
 	}
 	k.versions = append(k.versions, v)
 	k.inbox = k.inbox && v.Query == nil
-	k.single = k.single && v.Slots == 1
+	k.single = k.single && v.Slots == 1 && (v.DoneBy == nil || *v.DoneBy == 1)
 	k.declares = k.declares || v.Query != nil && placesColumn.MatchString(*v.Query)
-	k.rules = k.rules || len(v.Conflicts) > 0 || len(v.Groups) > 0
+	k.once = k.once || v.Once && v.Query != nil
+	k.rules = k.rules || k.once || len(v.Conflicts) > 0 || len(v.Groups) > 0
 	for _, other := range v.Conflicts {
 		if o := t.tasks[other]; o != nil {
 			o.rules = true
@@ -85,10 +95,16 @@ func (t *trial) places(it *item) int {
 	most := 1
 	for _, v := range k.versions {
 		most = max(most, v.Slots)
+		if v.DoneBy != nil {
+			most = max(most, *v.DoneBy)
+		}
 	}
 	for _, row := range it.pushed {
 		if row.Slots != nil {
 			most = max(most, *row.Slots)
+		}
+		if row.DoneBy != nil {
+			most = max(most, *row.DoneBy)
 		}
 	}
 	return most

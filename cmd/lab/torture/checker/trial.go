@@ -59,7 +59,8 @@ type task struct {
 	inbox    bool // an inbox in all versions
 	single   bool // an item has one place in all versions, unless it sets the number itself
 	declares bool // its query may set the number of an item's places
-	rules    bool // four eyes: a user who holds or has completed an item under another task may not have it here
+	once     bool // in some version: whoever holds or has completed an item of its query does not get it again
+	rules    bool // a user who holds or has completed an item under another task may not have it here (four eyes), or an item needs something
 }
 
 // request is everything known about one request: its row, and all times that a client heard of it.
@@ -176,7 +177,7 @@ func bodyOf(e *history.Entry) any {
 	switch e.Call.Kind {
 	case history.Click, history.Status, history.Cancel:
 		into = &requestBody{}
-	case history.Dispose, history.Extend, history.Reassign, history.Claim:
+	case history.Dispose, history.Extend, history.Later, history.Reassign, history.Claim:
 		into = &workBody{}
 	case history.Pipeline:
 		into = &pipelineBody{}

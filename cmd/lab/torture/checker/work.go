@@ -38,14 +38,14 @@ func (t *trial) judgeSightOfWork(w *work, s workSight) {
 	}
 	if s.held() {
 		shorter := row.LeaseExpiresAt != nil && s.LeaseExpiresAt != nil && row.LeaseExpiresAt.Before(*s.LeaseExpiresAt)
-		if s.LeaseExpiresAt != nil && row.LeaseExpiresAt == nil || shorter && !t.clock.jumped() { // extended after the clock was set back
+		if s.LeaseExpiresAt != nil && row.LeaseExpiresAt == nil || shorter && !t.clock.jumped() && !t.takenUp(w) { // extended after the clock was set back
 			t.broken(Kept, at, "the lease of work %d was told to end at %s; its row says that it ended before",
 				w.id, s.LeaseExpiresAt.Format(time.StampMicro))
 		}
 		return
 	}
 	t.judged("sights of closed work")
-	if s.State != row.State || !equalTimes(s.ClosedAt, row.ClosedAt) || !equal(s.Note, row.Note) {
+	if s.State != row.State || !equalTimes(s.ClosedAt, row.ClosedAt) || !equal(s.Note, row.Note) || s.Code != nil && !equal(s.Code, row.Code) {
 		t.broken(Kept, at, "work %d was told to be %s; its row says otherwise, or another time or note: %s",
 			w.id, s.State, w.describe())
 	}

@@ -35,6 +35,8 @@ const (
 	Release  Kind = "release"   // POST /work/release
 	Away     Kind = "away"      // POST /absences
 	Back     Kind = "back"      // DELETE /absences/{id}
+	Later    Kind = "later"     // POST /work/{id}/later
+	Skills   Kind = "skills"    // PUT /people/{name}/skills
 	Claim    Kind = "claim"     // POST /tasks/{task}/items/{item}/claim
 	Push     Kind = "push"      // POST /tasks/{task}/items
 	Redrive  Kind = "redrive"   // POST /tasks/{task}/redrive
@@ -69,8 +71,14 @@ type Call struct {
 	Linger  string   `json:"linger,omitempty"`
 	Outcome string   `json:"outcome,omitempty"` // dispose: complete, return, never, fail; release: "dry-run" if it only counts
 	After   string   `json:"after,omitempty"`   // return: a duration such as "0s"
-	Paused  *bool    `json:"paused,omitempty"`  // update
-	Within  Clock    `json:"within,omitempty"`  // the time within which it must be answered if nothing is broken; 0: no limit
+	Code    string   `json:"code,omitempty"`    // dispose: the reason, one of the task's
+	Skills  []string `json:"skills,omitempty"`  // skills: what the other user can
+
+	Result json.RawMessage `json:"result,omitempty"` // dispose
+	Until  *time.Time      `json:"until,omitempty"`  // later; nil: the work is taken up again
+
+	Paused *bool `json:"paused,omitempty"` // update
+	Within Clock `json:"within,omitempty"` // the time within which it must be answered if nothing is broken; 0: no limit
 
 	Status int             `json:"status"`          // the answer's; 0: no answer came, so the call may or may not have had its effect
 	Type   string          `json:"type,omitempty"`  // a problem's type, such as "/problems/lease-lost"

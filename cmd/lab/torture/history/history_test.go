@@ -115,13 +115,17 @@ func TestRead(t *testing.T) {
 
 const fill = `
 insert into getwork.task (id) overriding system value values (1), (2);
-insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for, created_by)
-values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', 'to', '1 minute', '1 hour', 'mary'), (2, 1, 'two', false, null, 1, null, null, '{}', '{}', null, '0', '0', 'mary');
-insert into getwork.task_state (task_id, name, version, paused, deleted_at) values (1, 'one', 1, true, null), (2, 'two', 1, false, now());
+insert into getwork.task_version (task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for, created_by,
+  created_at, done_by, once, require_code, outcomes, on_complete)
+values (1, 1, 'one', true, 'select item from loan', 2, 3, 4, '{2}', '{desk}', 'to', '1 minute', '1 hour', 'mary',
+    '2026-07-01 09:00+00', null, true, true, '[{"code": "done"}, {"code": "back"}]', '{"task_id": 2, "share": 0.5}'),
+  (2, 1, 'two', false, null, 1, null, null, '{}', '{}', null, '0', '0', 'mary', '2026-07-01 09:00+00', 3, null, null, null, null);
+insert into getwork.task_state (task_id, name, version, paused, deleted_at, needs)
+values (1, 'one', 1, true, null, null), (2, 'two', 1, false, now(), '[{"needs": []}, {"needs": ["french", "german"]}]');
 insert into getwork.work_requested (id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until,
-  completed_at, round_id, run_id, ranked_at, stale, credential, targets)
+  completed_at, round_id, run_id, ranked_at, stale, credential, targets, groups)
 overriding system value
-values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, '2026-07-01 09:00+00', true, 's:x', '{1}');
+values (5, 1, 'ann', 'i', 2, 1, 1, 'partial', 'rules', 'e', '2026-07-01 09:00+00', '2026-07-01 10:00+00', '2026-07-01 09:01+00', 6, 7, '2026-07-01 09:00+00', true, 's:x', '{1}', '{desk}');
 insert into getwork.principal (name, name_key, iss, sub, kind) values ('ann', 'ann', 'idp', '1', 'person');
 insert into getwork.session (id, public_id, principal, created_at, ends_at, ended_at, ended_by)
 select decode(repeat('0f', 32), 'hex'), 'x', id, '2026-07-01 09:00+00', '2026-07-01 19:00+00', '2026-07-01 09:01+00', 'boss' from getwork.principal;
@@ -134,14 +138,17 @@ values (1, '2026-07-01 09:00+00', 'n', 'user.block', 'ann', 'done', '{}', decode
 insert into getwork.run (id, task_id, version, node, state, started_at, finished_at, seen_until) overriding system value
 values (7, 1, 1, 'n', 'lost', '2026-07-01 09:00+00', '2026-07-01 09:01+00', '2026-07-01 09:00+00');
 insert into getwork.work (id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease, lease_expires_at, state,
-  closed_at, closed_by, closed_xid, after, to_others, available_at, note)
+  closed_at, closed_by, closed_xid, after, to_others, available_at, note,
+  code, result, later_until, needs, from_work)
 overriding system value
 values (8, 1, 'k', 1, 'g', 'ann', 'i', 5, 7, 9, 2, '2026-07-01 09:00+00', '1h', '2026-07-01 10:00+00', 'returned',
-  '2026-07-01 09:01+00', 'mary', '1', '72h', true, '2026-07-01 09:02+00', 'note');
+  '2026-07-01 09:01+00', 'mary', '1', '72h', true, '2026-07-01 09:02+00', 'note', 'back', '{"pages":3}', '2026-07-01 09:01+00', '{french}', 4);
 insert into getwork.work (id, task_id, item, user_name, state, exhausted, closed_at, closed_xid, redriven_by, available_at, assigned_at) overriding system value
 values (9, 1, 'l', 'ann', 'never', true, '2026-07-01 09:01+00', '1', 'boss', '2026-07-01 09:02+00', '2026-07-01 09:00+00');
-insert into getwork.item (id, task_id, item, priority, slots, pushed_at, pushed_by, due_at, done_at)
-values (10, 2, 'k', 3, 2, '2026-07-01 09:00+00', 'bot', 'infinity', null), (11, 2, 'l', 0, null, '2026-07-01 09:00+00', 'bot', '2026-07-01 09:02+00', '2026-07-01 09:01+00');
+insert into getwork.item (id, task_id, item, priority, slots, pushed_at, pushed_by, due_at, done_at,
+  done_by, completed_by, from_work, class)
+values (10, 2, 'k', 3, 2, '2026-07-01 09:00+00', 'bot', 'infinity', null, 2, '{ann}', 8, 2),
+  (11, 2, 'l', 0, null, '2026-07-01 09:00+00', 'bot', '2026-07-01 09:02+00', '2026-07-01 09:01+00', null, null, null, 1);
 insert into getwork.limits (version, created_by, everybody, people) values (1, 'boss', 3, '{"ann": 4, "bob": null}'), (2, 'boss', null, null);
 insert into getwork.absence (id, user_name, from_at, until_at, created_by, ended_at, ended_by) overriding system value
 values (15, 'ann', '2026-07-01 09:00+00', '2026-07-01 10:00+00', 'boss', '2026-07-01 09:01+00', 'ann');
@@ -158,20 +165,23 @@ func filled() Tables {
 	}
 	return Tables{
 		Tasks: []TaskRow{{1, "one", false, 1, true}, {2, "two", true, 1, false}},
-		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}, pointer("to"), time.Minute, time.Hour},
-			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}, nil, 0, 0}},
-		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), at(0), true, pointer("s:x"), true}},
+		Versions: []VersionRow{{1, 1, "one", true, pointer("select item from loan"), 2, pointer(3), pointer(4), []int64{2}, []string{"desk"}, pointer("to"), time.Minute, time.Hour,
+			*at(0), nil, true, true, []string{"done", "back"}, pointer(int64(2)), pointer(0.5)},
+			{2, 1, "two", false, nil, 1, nil, nil, []int64{}, []string{}, nil, 0, 0, *at(0), pointer(3), false, false, []string{}, nil, nil}},
+		Requests: []RequestRow{{5, 1, "ann", "i", 2, 1, 1, "partial", pointer("rules"), pointer("e"), *at(0), at(60), at(1), pointer(int64(6)), pointer(int64(7)), at(0), true, pointer("s:x"), true, []string{"desk"}}},
 		Runs:     []RunRow{{7, 1, "n", "lost", *at(0), at(1), at(0)}},
 		Work: []WorkRow{
 			{ID: 8, Task: 1, Item: "k", Slot: 1, Exclusive: pointer("g"), User: "ann", Instance: "i", Request: pointer(int64(5)), Run: pointer(int64(7)),
 				Rank: pointer(int64(9)), Attempt: 2, AssignedAt: *at(0), Lease: pointer(time.Hour), LeaseExpiresAt: at(60), State: "returned", ClosedAt: at(1), ClosedBy: pointer("mary"),
-				After: pointer(72 * time.Hour), ToOthers: true, AvailableAt: at(2), Note: pointer("note")},
+				After: pointer(72 * time.Hour), ToOthers: true, AvailableAt: at(2), Note: pointer("note"), Code: pointer("back"), Result: pointer(`{"pages":3}`), LaterUntil: at(1),
+				Needs: []string{"french"}, From: pointer(int64(4))},
 			{ID: 9, Task: 1, Item: "l", Slot: 1, User: "ann", Attempt: 1, AssignedAt: *at(0), State: "never", Exhausted: true, ClosedAt: at(1),
 				RedrivenBy: pointer("boss"), AvailableAt: at(2)},
 		},
 		Items: []ItemRow{
-			{ID: 10, Task: 2, Item: "k", Priority: 3, Slots: pointer(2), PushedAt: *at(0), PushedBy: "bot", Parked: true},
-			{ID: 11, Task: 2, Item: "l", PushedAt: *at(0), PushedBy: "bot", DueAt: at(2), DoneAt: at(1)},
+			{ID: 10, Task: 2, Item: "k", Priority: 3, Slots: pointer(2), PushedAt: *at(0), PushedBy: "bot", Parked: true, DoneBy: pointer(2),
+				CompletedBy: []string{"ann"}, From: pointer(int64(8)), Needs: []string{"french", "german"}},
+			{ID: 11, Task: 2, Item: "l", PushedAt: *at(0), PushedBy: "bot", DueAt: at(2), DoneAt: at(1), Needs: []string{}},
 		},
 		Limits:   []LimitsRow{{pointer(3), map[string]*int{"ann": pointer(4), "bob": nil}}, {}},
 		Absences: []AbsenceRow{{15, "ann", *at(0), at(60), at(1)}},

@@ -54,6 +54,14 @@ type VersionRow struct {
 
 	FreshFor time.Duration `db:"fresh_for"`
 	StaleFor time.Duration `db:"stale_for"`
+
+	CreatedAt   time.Time `db:"created_at"`
+	DoneBy      *int      `db:"done_by" json:",omitempty"` // nil: 1
+	Once        bool      `db:"once" json:",omitempty"`
+	RequireCode bool      `db:"require_code" json:",omitempty"`
+	Codes       []string  `db:"codes" json:",omitempty"`
+	Onward      *int64    `db:"onward" json:",omitempty"` // the task to which a share of what is completed goes; nil: none
+	Share       *float64  `db:"share" json:",omitempty"`
 }
 
 // LimitsRow is a row of limits, over all tasks; the harness gives no limits to groups.
@@ -81,8 +89,9 @@ type RequestRow struct {
 	Run         *int64     `db:"run_id"`
 	RankedAt    *time.Time `db:"ranked_at"`
 	Stale       bool       `db:"stale"`
-	Credential  *string    `db:"credential"`             // a name of CredentialRow; nil: nobody logs in
-	Next        bool       `db:"next" json:",omitempty"` // it was for several tasks
+	Credential  *string    `db:"credential"`               // a name of CredentialRow; nil: nobody logs in
+	Next        bool       `db:"next" json:",omitempty"`   // it was for several tasks
+	Groups      []string   `db:"groups" json:",omitempty"` // its user's; nil: they may have anything
 }
 
 // RunRow is a row of run.
@@ -122,6 +131,11 @@ type WorkRow struct {
 	RedrivenBy     *string        `db:"redriven_by"`
 	Note           *string        `db:"note"`
 	Deadline       *time.Time     `db:"deadline"`
+	Code           *string        `db:"code" json:",omitempty"`
+	Result         *string        `db:"result" json:",omitempty"` // JSON
+	LaterUntil     *time.Time     `db:"later_until" json:",omitempty"`
+	Needs          []string       `db:"needs" json:",omitempty"` // nil: nothing
+	From           *int64         `db:"from_work" json:",omitempty"`
 }
 
 // ItemRow is a row of item.
@@ -138,6 +152,11 @@ type ItemRow struct {
 	Parked    bool       `db:"parked"` // due_at is infinity: held, or never to come back
 	DoneAt    *time.Time `db:"done_at"`
 	Deadline  *time.Time `db:"deadline"`
+
+	DoneBy      *int     `db:"done_by" json:",omitempty"`      // nil: as its task says
+	CompletedBy []string `db:"completed_by" json:",omitempty"` // in that order; nil: one is enough
+	From        *int64   `db:"from_work" json:",omitempty"`    // the completed work that it was pushed for
+	Needs       []string `db:"needs" json:",omitempty"`
 }
 
 // AbsenceRow is a row of absence.
@@ -221,13 +240,15 @@ const (
 	selectTasks = `select task_id, name, deleted_at is not null as deleted, version, paused from getwork.task_state order by task_id`
 
 	selectVersions = `
-select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for
+select task_id, version, name, paused, query, slots, max_open, max_attempts, conflicts_with, groups, on_away, fresh_for, stale_for,
+  created_at, done_by, coalesce(once, false) as once, coalesce(require_code, false) as require_code, array(select o->>'code' from json_array_elements(outcomes) o) as codes,
+  (on_complete->>'task_id')::bigint as onward, (on_complete->>'share')::float8 as share
 from getwork.task_version
 order by task_id, version`
 
 	selectRequests = `
 select id, task_id, user_name, instance, wanted, requested, assigned, state, reason, error, created_at, linger_until, completed_at,
-  round_id, run_id, ranked_at, stale, credential, targets is not null as next
+  round_id, run_id, ranked_at, stale, credential, targets is not null as next, groups
 from getwork.work_requested
 order by id`
 
@@ -235,14 +256,19 @@ order by id`
 
 	selectWork = `
 select id, task_id, item, slot, exclusive, user_name, instance, request_id, run_id, rank, attempt, assigned_at, lease, lease_expires_at,
-  state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note, deadline
+  state, exhausted, closed_at, closed_by, after, to_others, available_at, redriven_by, note, deadline,
+  code, result::text as result, later_until, needs, from_work
 from getwork.work
 order by id`
 
 	selectItems = `
 select id, task_id, item, priority, slots, exclusive, pushed_at, pushed_by, nullif(due_at, 'infinity') as due_at,
-  coalesce(due_at = 'infinity', false) as parked, done_at, deadline
-from getwork.item
+  coalesce(due_at = 'infinity', false) as parked, done_at, deadline, done_by, completed_by, from_work,
+  array(
+    select n.need
+    from getwork.task_state s, jsonb_array_elements_text(s.needs->(i.class - 1)->'needs') n (need)
+    where s.task_id = i.task_id and i.class > 0) as needs
+from getwork.item i
 order by id`
 
 	selectLimits   = `select everybody, people from getwork.limits order by version`
