@@ -14,6 +14,19 @@ type History struct {
 type TaskHistory struct {
 	Task    string   `json:"task"`
 	Buckets []Bucket `json:"buckets"`
+
+	Codes Codes `json:"codes,omitempty"` // of the work closed in them; nil: there are none, or sums of hours answered, which have none
+}
+
+// Codes count work that was closed, by its code. The server's own begin with _.
+type Codes map[string]int64
+
+// Add counts n more.
+func (c *Codes) Add(code string, n int64) {
+	if *c == nil {
+		*c = Codes{}
+	}
+	(*c)[code] += n
 }
 
 // Bucket counts one step: from its At until the next bucket's. The last one has not ended.
@@ -88,6 +101,8 @@ type PersonReturns struct {
 	DonePerHour *float64 `json:"done_per_hour"`        // completed an hour, over the hours since From in which anything was; nil if nothing was
 	HandlingP50 *float64 `json:"handling_p50_seconds"` // half of what was completed took no longer, from its handing out; nil if nothing was
 	Held        int64    `json:"held"`                 // now, whenever it was handed out
+
+	Codes Codes `json:"codes,omitempty"` // of what is closed
 }
 
 // ItemReturns counts one item.
@@ -95,9 +110,10 @@ type ItemReturns struct {
 	Task    string    `json:"task"`
 	Item    string    `json:"item"`
 	Returns int64     `json:"returns"`
-	People  int64     `json:"people"`  // how many different users returned it
-	LastAt  time.Time `json:"last_at"` // when it was returned last
-	State   WorkState `json:"state"`   // of its newest work
+	People  int64     `json:"people"`          // how many different users returned it
+	LastAt  time.Time `json:"last_at"`         // when it was returned last
+	State   WorkState `json:"state"`           // of its newest work
+	Codes   Codes     `json:"codes,omitempty"` // of its returns
 }
 
 // Held is what one user holds of one task, all of the user's instances together.

@@ -49,7 +49,7 @@ func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, 
 		}
 		h = assign.History{From: b.from, To: now, Step: assign.Duration(b.step), Tasks: make([]assign.TaskHistory, len(ids))}
 		for i, id := range ids {
-			h.Tasks[i] = assign.TaskHistory{Task: names[i], Buckets: b.of[id]}
+			h.Tasks[i] = assign.TaskHistory{Task: names[i], Buckets: b.of[id], Codes: b.codes[id]}
 		}
 		return nil
 	})
@@ -63,6 +63,8 @@ type buckets struct {
 	step time.Duration
 	ids  []int64
 	of   map[int64][]assign.Bucket
+
+	codes map[int64]assign.Codes // of all buckets of a task
 }
 
 // newBuckets returns the empty buckets of a span. Without a step it takes the first usual one that keeps within the limits, so that
@@ -99,7 +101,7 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 
 // emptyBuckets returns n empty buckets of each task.
 func emptyBuckets(from time.Time, step time.Duration, n int, ids []int64) *buckets {
-	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * step), step: step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids))}
+	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * step), step: step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids)), codes: map[int64]assign.Codes{}}
 	for _, id := range ids {
 		all := make([]assign.Bucket, n)
 		for i := range all {
@@ -143,14 +145,14 @@ group by 1, 2`
 	// Work that was handed out since then is either held, or was closed since then. Earlier events, and held work, have no
 	// bucket: null.
 	countWork = `
-select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, count(*)
+select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, e.code, count(*)
 from (
-  select task_id, state, assigned_at, closed_at from getwork.work where closed_at >= $1::timestamptz and ` + onlyTasks + `
+  select task_id, state, assigned_at, closed_at, code from getwork.work where closed_at >= $1::timestamptz and ` + onlyTasks + `
   union all
-  select task_id, state, assigned_at, null from getwork.work where state = 'held' and ` + onlyTasks + `
+  select task_id, state, assigned_at, null, null from getwork.work where state = 'held' and ` + onlyTasks + `
 ) w
-cross join lateral (values ('assigned', w.assigned_at), (w.state, w.closed_at)) e (what, happened)
-group by 1, 2, 3`
+cross join lateral (values ('assigned', w.assigned_at, null), (w.state, w.closed_at, w.code)) e (what, happened, code)
+group by 1, 2, 3, 4`
 )
 
 // count fills the buckets.
@@ -211,7 +213,13 @@ func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
 	var task, n int64
 	var what string
 	var at *time.Time
-	_, err := pgx.ForEachRow(rows, []any{&task, &what, &at, &n}, func() error {
+	var code *string
+	_, err := pgx.ForEachRow(rows, []any{&task, &what, &at, &code, &n}, func() error {
+		if code != nil {
+			codes := b.codes[task]
+			codes.Add(*code, n)
+			b.codes[task] = codes
+		}
 		switch {
 		case what == "held":
 			held[task] = n

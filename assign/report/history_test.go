@@ -309,7 +309,7 @@ func TestHistoryIsFoundByTime(t *testing.T) {
 			args             []any
 		}{
 			{countRequests, "work_requested_created", counting}, {countRuns, "run_started", counting}, {countWork, "work_closed", counting},
-			{selectPeople, "work_closed", returning}, {selectReturned, "work_closed", returning},
+			{selectPeople, "work_closed", returning}, {selectReturned, "work_closed", returning}, {selectCodes, "work_closed", append(returning, []string{"ann"})},
 		} {
 			var plan []string
 			err := n.begin(t.Context(), func(tx pgx.Tx) error {

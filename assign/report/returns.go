@@ -46,8 +46,18 @@ group by grouping sets ((user_name), ())
 order by grouping(user_name) desc, 5 desc, 3 desc, user_name
 limit 51`
 
+	selectCodes = `
+select user_name, code, count(*)
+from getwork.work
+where closed_at >= $1::timestamptz and (task_id = any($2::bigint[])) is true and (code is not null and user_name = any($3::text[]) and ` + byHolder + `) is true
+group by 1, 2`
+
 	selectReturned = `
-select s.name, r.item, r.returns, r.people, r.last_at, newest.state
+select s.name, r.item, r.returns, r.people, r.last_at, newest.state, (
+  select jsonb_object_agg(c.code, c.n) from (
+    select w.code, count(*) as n from getwork.work w
+    where w.task_id = r.task_id and w.item between r.item and r.item and w.closed_at >= $1 and (w.state = 'returned' and w.code is not null and ` + byHolder + `) is true
+    group by 1) c)
 from (
   select task_id, item, count(*) as returns, count(distinct user_name) as people, max(closed_at) as last_at
   from getwork.work
@@ -91,9 +101,37 @@ func (r *Report) readReturns(ctx context.Context, k spanKey) (found assign.Retur
 			found.Items = append(found.Items, items...)
 			return err
 		})
-		return tx.SendBatch(ctx, &batch).Close()
+		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, r.sql(selectCodes), found.From, ids, people(&found))
+		if err != nil {
+			return err
+		}
+		return readCodes(&found, rows)
 	})
 	return found, err
+}
+
+// people returns the names of those who are listed.
+func people(r *assign.Returns) []string {
+	names := make([]string, len(r.People))
+	for i, p := range r.People {
+		names[i] = p.User
+	}
+	return names
+}
+
+// readCodes reads the rows of selectCodes.
+func readCodes(r *assign.Returns, rows pgx.Rows) error {
+	of := map[string]*assign.Codes{}
+	for i := range r.People {
+		of[r.People[i].User] = &r.People[i].Codes
+	}
+	var user, code string
+	var n int64
+	_, err := pgx.ForEachRow(rows, []any{&user, &code, &n}, func() error { of[user].Add(code, n); return nil })
+	return err
 }
 
 // readPeople reads the rows of selectPeople.

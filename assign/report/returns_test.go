@@ -85,6 +85,52 @@ func TestReturns(t *testing.T) {
 	}
 }
 
+// Codes are counted by who closed work, by what was returned, and by task.
+func TestCodesAreCounted(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := start(t, address)
+	a, b := n.newTask(t, "a", enginetest.Numbers), n.newTask(t, "b", enginetest.Numbers)
+	c := chronicleOf(t, address)
+	work := func(task assign.Task, user, item, state, by, code string) {
+		c.work(task, user, item, "1m", state, "1m", by)
+		enginetest.Execute(t, c.db, `update getwork.work set code = $1 where id = (select max(id) from getwork.work)`, code)
+	}
+	work(a, "ann", "1", "returned", "", "no-answer")
+	work(a, "ann", "1", "returned", "", "no-answer")
+	work(a, "bob", "1", "returned", "", "busy")
+	work(a, "bob", "1", "returned", "boss", "_released")
+	work(a, "bob", "2", "completed", "", "sent")
+	work(a, "bob", "3", "expired", "-", "_expired")
+	work(b, "bob", "4", "never", "", "spam")
+	c.work(a, "cyd", "5", "1m", "returned", "1m", "")
+	c.work(a, "cyd", "5", "1m", "returned", "1m", "")
+	r, err := n.Returns(t.Context(), assign.Span{Since: &c.from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]assign.Codes{}
+	for _, p := range r.People {
+		got[p.User] = p.Codes
+	}
+	for _, i := range r.Items {
+		got["item "+i.Item] = i.Codes
+	}
+	h, err := n.History(t.Context(), assign.Span{Since: &c.from, Step: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range h.Tasks {
+		got["task "+task.Task] = task.Codes
+	}
+	want := map[string]assign.Codes{"ann": {"no-answer": 2}, "bob": {"busy": 1, "sent": 1, "spam": 1, "_expired": 1}, "cyd": nil,
+		"item 1": {"no-answer": 2, "busy": 1}, "item 5": nil,
+		"task a": {"no-answer": 2, "busy": 1, "_released": 1, "sent": 1, "_expired": 1}, "task b": {"spam": 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // An hour in which somebody completed nothing is not an hour worked, and the present hour counts as far as it is over.
 func TestPeoplesFigures(t *testing.T) {
 	t.Parallel()

@@ -246,6 +246,8 @@ export interface Person {
   handling_p50_seconds: number | null;
   /** Now. */
   held: number;
+  /** Of what they closed, by its code. */
+  codes?: Record<string, number>;
 }
 
 export interface Returns {
