@@ -23,4 +23,6 @@ type Alert struct {
 	Since  time.Time `json:"since"`            // the first failure, the longest wait, the earliest deadline, or since when the oldest item has been there
 	Count  int64     `json:"count"`            // how many failures in a row, waiting requests, late items, or items of the backlog, as [Task] counts them
 	Detail string    `json:"detail,omitempty"` // how the query failed last
+
+	TaskID int64 `json:"-"`
 }

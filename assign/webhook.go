@@ -8,11 +8,23 @@ const (
 	WorkClosedEvent   = "work.closed"   // it was let go of, in whatever way but by its lease
 	WorkExpiredEvent  = "work.expired"  // its lease ran out
 	RunFailedEvent    = "run.failed"    // the ranking query failed, or could not be brought to an end
+	AlertBegunEvent   = "alert.begun"   // something is wrong with the task; see [Alert]
+	AlertEndedEvent   = "alert.ended"   // that is over
 	WebhookTestEvent  = "webhook.test"  // somebody tests the hook
 )
 
 // WebhookEvents are those that happen; a test is none.
-var WebhookEvents = []string{WorkAssignedEvent, WorkClosedEvent, WorkExpiredEvent, RunFailedEvent}
+var WebhookEvents = []string{WorkAssignedEvent, WorkClosedEvent, WorkExpiredEvent, RunFailedEvent, AlertBegunEvent, AlertEndedEvent}
+
+// The forms in which a web hook can get events.
+const (
+	GetworkForm = "getwork" // as JSON that says everything
+	SlackForm   = "slack"   // as a sentence for an Incoming Webhook of Slack
+	TeamsForm   = "teams"   // as a card for a Workflow of Microsoft Teams
+)
+
+// WebhookForms are all forms.
+var WebhookForms = []string{GetworkForm, SlackForm, TeamsForm}
 
 // Webhook is a URL to which events are posted.
 type Webhook struct {
@@ -20,6 +32,7 @@ type Webhook struct {
 	Task        *string    `json:"task"` // null: all tasks
 	URL         string     `json:"url"`
 	Events      []string   `json:"events"`
+	Form        string     `json:"form"`
 	CreatedAt   time.Time  `json:"created_at"`
 	CreatedBy   string     `json:"created_by"`
 	FormerUntil *time.Time `json:"former_until"` // until then the secret before the last rotation signs, too
@@ -33,7 +46,8 @@ type Webhook struct {
 type NewWebhook struct {
 	Task   *string  `json:"task"` // nil: all tasks
 	URL    string   `json:"url"`
-	Events []string `json:"events"` // nil: all
+	Events []string `json:"events"` // nil: all; in the form of a chat, those of alerts
+	Form   string   `json:"form"`   // empty: getwork's own
 }
 
 // RedriveBatch is how many dead events are redriven at once. A call that brings back fewer has left none, except what somebody was

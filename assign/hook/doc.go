@@ -17,8 +17,13 @@
 // Nothing is derived from rows by a cursor, so nothing that commits late is skipped. With a hook each event costs one row with
 // six index entries, roughly 0.1 ms.
 //
+// Alerts begin and end by time alone, so no trigger can write their events. Every node looks from time to time, beside tidying, and
+// writes an event with what the hook has been told by then, in one transaction.
+//
 // # Races
 //
+//   - Two nodes notice an alert at once. Each repeats what it has read that the hook was told: one changes it, the other writes nothing.
+//     One that dies before its commit has told nothing, and the next to look does. TestAlertIsToldOnce
 //   - A node dies while it sends. The event is due again when the lease ends. A node that shuts down hands its events back.
 //     TestLease, TestHandedBack
 //   - A node freezes while it sends, and writes its result when it wakes. A result counts only for its own attempt. TestLease

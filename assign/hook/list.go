@@ -18,7 +18,7 @@ type Which struct {
 }
 
 const listHooks = `
-select h.id, s.name, h.url, h.events, h.created_at, h.created_by, case when h.former_until > clock_timestamp() then h.former_until end, h.failures,
+select h.id, s.name, h.url, h.events, coalesce(h.form, 'getwork'), h.created_at, h.created_by, case when h.former_until > clock_timestamp() then h.former_until end, h.failures,
   case when h.retry_at > clock_timestamp() then h.retry_at end,
   (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'waiting' limit 1000) e),
   (select count(*) from (select from getwork.hook_event e where e.hook_id = h.id and e.state = 'dead' limit 1000) e)
@@ -34,7 +34,7 @@ func (g *Registry) List(ctx context.Context, which Which) ([]assign.Webhook, err
 		return nil, fmt.Errorf("list web hooks: %w", err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w assign.Webhook, err error) {
-		err = row.Scan(&w.ID, &w.Task, &w.URL, &w.Events, &w.CreatedAt, &w.CreatedBy, &w.FormerUntil, &w.Failures, &w.RetryAt, &w.Waiting, &w.Dead)
+		err = row.Scan(&w.ID, &w.Task, &w.URL, &w.Events, &w.Form, &w.CreatedAt, &w.CreatedBy, &w.FormerUntil, &w.Failures, &w.RetryAt, &w.Waiting, &w.Dead)
 		w.CreatedAt, w.FormerUntil, w.RetryAt = w.CreatedAt.UTC(), assign.UTC(w.FormerUntil), assign.UTC(w.RetryAt)
 		return w, err
 	})

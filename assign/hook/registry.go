@@ -34,18 +34,27 @@ const (
 	findTask   = `select task_id from getwork.task_state where name = $1 and deleted_at is null`
 
 	insertHook = `
-insert into getwork.hook (task_id, url, events, secret, created_by) values ($1, $2, $3, $4, $5)
+insert into getwork.hook (task_id, url, events, secret, created_by, form) values ($1, $2, $3, $4, $5, nullif($6, 'getwork'))
 returning id, created_at`
 )
 
-// Create makes a hook of a task, or of all (n.Task nil), for some events, or all (n.Events nil). The secret is returned once, and
+// Create makes a hook of a task, or of all (n.Task nil), for some events, or all (n.Events nil; in the form of a chat, those of alerts). The secret is returned once, and
 // shown by nothing else. [assign.InUse]: there are too many.
 func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (w assign.Webhook, secret string, err error) {
 	if err := checkURL(g.Allow, n.URL); err != nil {
 		return w, "", err
 	}
+	if n.Form == "" {
+		n.Form = assign.GetworkForm
+	}
+	if !slices.Contains(assign.WebhookForms, n.Form) {
+		return w, "", assign.RefuseField("form", "form is one of %v", assign.WebhookForms)
+	}
 	if n.Events == nil {
 		n.Events = assign.WebhookEvents
+		if n.Form != assign.GetworkForm {
+			n.Events = []string{assign.AlertBegunEvent, assign.AlertEndedEvent}
+		}
 	}
 	for _, e := range n.Events {
 		if !slices.Contains(assign.WebhookEvents, e) {
@@ -57,7 +66,7 @@ func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (
 	}
 	key, secret := newSecret()
 	err = g.switching(ctx, func(tx pgx.Tx, wait time.Duration) error {
-		w = assign.Webhook{Task: n.Task, URL: n.URL, Events: n.Events, CreatedBy: by}
+		w = assign.Webhook{Task: n.Task, URL: n.URL, Events: n.Events, Form: n.Form, CreatedBy: by}
 		if _, err := tx.Exec(ctx, g.sql(lockHooks)); err != nil {
 			return err
 		}
@@ -76,13 +85,13 @@ func (g *Registry) Create(ctx context.Context, n assign.NewWebhook, by string) (
 		if count >= maxHooks {
 			return assign.Refuse(assign.InUse, "there are %d web hooks already; delete one first", count)
 		}
-		if err := tx.QueryRow(ctx, g.sql(insertHook), task, n.URL, n.Events, key, by).Scan(&w.ID, &w.CreatedAt); err != nil {
+		if err := tx.QueryRow(ctx, g.sql(insertHook), task, n.URL, n.Events, key, by, n.Form).Scan(&w.ID, &w.CreatedAt); err != nil {
 			return err
 		}
 		if err := g.switchTriggers(ctx, tx, wait); err != nil {
 			return err
 		}
-		return g.audit(ctx, tx, "webhook.create", w.ID, n.Task, map[string]any{"host": hostOf(n.URL), "events": n.Events})
+		return g.audit(ctx, tx, "webhook.create", w.ID, n.Task, map[string]any{"host": hostOf(n.URL), "events": n.Events, "form": n.Form})
 	})
 	w.CreatedAt = w.CreatedAt.UTC()
 	return w, secret, refusalOr(err, "make a web hook")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"getwork/assign"
 	"getwork/assign/pg"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	Allow     []netip.Prefix      // what hooks may reach beside public and private addresses; also over http
 	Retention time.Duration       // of dead events
 	Log       *slog.Logger
+
+	Alerts func(context.Context) ([]assign.Alert, error) // of all tasks; nil: hooks are not told of any
 }
 
 func (c *Config) sql(statement string) string {
@@ -112,7 +115,7 @@ update getwork.hook_event e
 set attempts = e.attempts + 1, next_at = clock_timestamp() + $4::bigint * interval '1 microsecond'
 from due d, getwork.hook h
 where e.id = d.id and h.id = e.hook_id
-returning e.id, e.hook_id, e.attempts, e.message::text, e.body::text, h.url, h.secret, case when h.former_until > clock_timestamp() then h.former_secret end, e.task_id = 0`
+returning e.id, e.hook_id, e.attempts, e.message::text, e.body::text, h.url, h.secret, case when h.former_until > clock_timestamp() then h.former_secret end, e.task_id = 0, coalesce(h.form, 'getwork')`
 
 // Run sends until ctx ends, and then waits for what is under way. It returns nil.
 func (s *Sender) Run(ctx context.Context) error {
@@ -204,9 +207,9 @@ func (s *Sender) claim(ctx context.Context, skip []int64) (map[int64][]event, er
 			return err
 		}
 		var e event
-		var body string
-		_, err = pgx.ForEachRow(rows, []any{&e.id, &e.hook, &e.attempt, &e.message, &body, &e.url, &e.secret, &e.former, &e.test}, func() error {
-			e.body = []byte(body)
+		var body, form string
+		_, err = pgx.ForEachRow(rows, []any{&e.id, &e.hook, &e.attempt, &e.message, &body, &e.url, &e.secret, &e.former, &e.test, &form}, func() error {
+			e.body = inForm(form, []byte(body))
 			claimed[e.hook] = append(claimed[e.hook], e)
 			return nil
 		})

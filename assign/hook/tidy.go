@@ -66,7 +66,7 @@ func (s *Sender) runTidy(ctx context.Context) {
 	}
 }
 
-// tidy gives up what was not delivered in time, removes what was over long ago, and reads how long the oldest event has waited.
+// tidy tells of alerts, gives up what was not delivered in time, removes what was over long ago, and reads how long the oldest event has waited.
 func (s *Sender) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -76,6 +76,9 @@ func (s *Sender) tidy(ctx context.Context) error {
 	case !used:
 		s.Oldest.Store(0)
 		return nil
+	}
+	if err := s.tellAlerts(ctx); err != nil {
+		return err
 	}
 	buried, err := s.repeat(ctx, buryEvents, giveUp.Microseconds())
 	if err != nil {

@@ -97,7 +97,7 @@ func (rs *Records) Alerts(ctx context.Context, tasks []assign.Task) ([]assign.Al
 			if since == nil || count == 0 || t.Paused && kind != assign.AlertLate { // it has ended since the tasks were read
 				return
 			}
-			a := assign.Alert{Kind: kind, Task: t.Name, Since: since.UTC(), Count: count}
+			a := assign.Alert{Kind: kind, Task: t.Name, TaskID: t.ID, Since: since.UTC(), Count: count}
 			if detail != nil {
 				a.Detail = *detail
 			}

@@ -78,7 +78,8 @@ type webhookCreateCmd struct {
 	Address string   `arg:"" name:"receiver" help:"Where events are posted, as https://…"`
 	Task    string   `call:"" help:"The task whose events are sent." placeholder:"TASK" complete:"task" xor:"which"`
 	All     bool     `call:"" help:"Send the events of all tasks, later ones included; for administrators." xor:"which"`
-	Events  []string `call:"" help:"Which: work.assigned, work.closed, work.expired, run.failed; all of them by default." placeholder:"EVENT"`
+	Events  []string `call:"" help:"Which: work.assigned, work.closed, work.expired, run.failed, alert.begun, alert.ended; all of them by default." placeholder:"EVENT"`
+	Form    string   `call:"" help:"How it gets them: getwork, the default, as JSON; slack or teams as messages of a channel, by default those of alerts." placeholder:"FORM"`
 	Remote  `embed:""`
 }
 
@@ -96,7 +97,7 @@ func (c webhookCreateCmd) Run(ctx context.Context, s *command.Streams) error {
 	if err != nil {
 		return err
 	}
-	body := assign.NewWebhook{URL: c.Address, Events: c.Events}
+	body := assign.NewWebhook{URL: c.Address, Events: c.Events, Form: c.Form}
 	if c.Task != "" {
 		body.Task = &c.Task
 	}

@@ -18,7 +18,7 @@ func TestWebhookCommands(t *testing.T) {
 	c.Run(0, nil, "task", "create", "--name", "photos", "--inbox")
 	c.Run(2, e2e.Text("say whose events"), "webhook", "create", "https://localhost:1/")
 	c.Run(1, e2e.Text("url begins with https://"), "webhook", "create", "http://localhost:1/", "--task", "photos")
-	c.Run(0, e2e.Text("whsec_", "Web hook 1 is told of run.failed, work.assigned, work.closed, work.expired."), "webhook", "create", "https://localhost:1/", "--task", "photos")
+	c.Run(0, e2e.Text("whsec_", "Web hook 1 is told of alert.begun, alert.ended, run.failed, work.assigned, work.closed, work.expired."), "webhook", "create", "https://localhost:1/", "--task", "photos")
 	c.Run(1, e2e.Text("the test failed: ", "refused: ", "is loopback, link-local"), "webhook", "test", "1")
 	c.Run(0, e2e.Text("webhook.test", "waiting", "refused"), "webhook", "deliveries", "1")
 	c.Run(0, e2e.Text("photos", "https://localhost:1/"), "webhook", "list", "--task", "photos")

@@ -147,7 +147,7 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 		Pooled: c.Pooled, Confined: c.Auth != "dev", QueryRole: c.QueryRole, SQL: name.SQL, Channel: name.Channel(), Announce: n.announcer, Log: n.log})
 	n.report = report.New(n.pools.Router(), name.SQL)
 	n.remover = &tidy.Remover{DB: n.pools.Router(), SQL: name.SQL, Retention: c.Retention, Sum: n.report.Sum, Log: n.log}
-	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log}
+	n.hooks = hook.Config{DB: n.pools.Router(), SQL: name.SQL, Allow: c.WebhookAllow, Retention: c.Retention, Log: n.log, Alerts: n.alerts}
 	n.sender = hook.NewSender(n.hooks)
 	n.openRights(id, name)
 	switch {
@@ -177,6 +177,15 @@ func newNode(ctx context.Context, c Command, log *slog.Logger) (*node, error) {
 	}
 	n.serveHTTP()
 	return n, nil
+}
+
+// alerts are those of all tasks.
+func (n *node) alerts(ctx context.Context) ([]assign.Alert, error) {
+	tasks, err := n.records.Tasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return n.records.Alerts(ctx, tasks)
 }
 
 // heard passes on what NOTIFY said: to the engine, which may have something to do, and to all who follow on this node.

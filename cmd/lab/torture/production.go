@@ -38,7 +38,7 @@ func (s *stage) openProduction(ctx context.Context) (err error) {
 func (s *stage) makeHooks(ctx context.Context) error {
 	boss := caller{stage: s, who: history.Who{User: "boss"}, role: "manager"}
 	for _, hook := range []map[string]any{
-		{"url": s.receiver.url + "/everything"},
+		{"url": s.receiver.url + "/everything", "events": []string{"work.assigned", "work.closed", "work.expired", "run.failed"}}, // alerts come by time alone
 		{"url": s.receiver.url + "/closed", "task": "inbox", "events": []string{"work.closed"}},
 	} {
 		if err := boss.insist(ctx, request{method: http.MethodPost, path: "/api/v1/webhooks", body: hook}); err != nil {

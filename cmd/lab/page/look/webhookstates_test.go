@@ -15,7 +15,7 @@ insert into getwork.hook (task_id, url, events, secret, failures, retry_at, crea
 select s.task_id, h.url, h.events, 'secret', h.failures, case when h.failures > 0 then clock_timestamp() + interval '48 seconds' end, clock_timestamp() - interval '9 days', 'Mary'
 from (values
   (1, 'verify-bank-account', 'https://ledger.bank.example/getwork', '{work.closed,work.expired}'::text[], 0),
-  (2, null, 'https://127.0.0.1:1/getwork/events', '{run.failed,work.assigned,work.closed,work.expired}', 6),
+  (2, null, 'https://127.0.0.1:1/getwork/events', '{alert.begun,alert.ended,run.failed,work.assigned,work.closed,work.expired}', 6),
   (3, 'documents', 'https://archive.bank.example/v2/tenants/berlin-mitte/inbound/loan-documents/webhooks/getwork?channel=loan-desk&format=standard', '{work.assigned}', 0)
 ) h (n, task, url, events, failures)
 left join getwork.task_state s on s.name = h.task

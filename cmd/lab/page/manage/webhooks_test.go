@@ -151,7 +151,7 @@ func TestPageWebhook(t *testing.T) {
 	if kept := b.Eval(`document.documentElement.outerHTML + JSON.stringify([location, sessionStorage, localStorage])`); strings.Contains(kept, first) {
 		t.Errorf("of the secret %q there is still: %s", first, kept)
 	}
-	if got := e2e.Column[string](s, `select s.name || ' ' || array_to_string(events, ' ') from getwork.hook join getwork.task_state s using (task_id)`); !slices.Equal(got, []string{"verify run.failed work.closed work.expired"}) {
+	if got := e2e.Column[string](s, `select s.name || ' ' || array_to_string(events, ' ') from getwork.hook join getwork.task_state s using (task_id)`); !slices.Equal(got, []string{"verify alert.begun alert.ended run.failed work.closed work.expired"}) {
 		t.Errorf("the web hook is %q", got)
 	}
 

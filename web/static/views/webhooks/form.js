@@ -4,7 +4,7 @@ import { html, nothing } from '../../lib/lit-html/lit-html.js';
 import { live } from '../../lib/lit-html/directives/live.js';
 import { t } from '../../lang.js';
 import { focusOn } from '../account/focus.js';
-import { kinds, shown } from './parts.js';
+import { forms, kinds, shown } from './parts.js';
 
 const anyTask = '*'; // no task is called so
 const says = {
@@ -12,6 +12,8 @@ const says = {
   'work.closed': t`an item was let go of: completed, returned, failed, never again or reassigned`,
   'work.expired': t`a lease ran out`,
   'run.failed': t`a task’s query failed`,
+  'alert.begun': t`something is wrong with a task: its query fails, people wait too long, items are late or too old`,
+  'alert.ended': t`that is over`,
 };
 
 /** The server's message, which may begin with a field's name. */
@@ -19,7 +21,7 @@ const sentence = (message) => `${message.replace(/^url\b/, 'URL').replace(/^./u,
 
 export class HookForm {
   #app; #calls; #tasks; #on;
-  #typed = { url: '', task: '', events: kinds };
+  #typed = { url: '', task: '', form: 'getwork', events: kinds };
   #busy = false;
   #problem = null;
   #made = null;
@@ -46,15 +48,20 @@ export class HookForm {
     this.#on.draw();
   }
 
+  #choose(form) {
+    this.#type('form', form);
+    this.#type('events', form === 'getwork' ? kinds : kinds.filter((kind) => kind.startsWith('alert.'))); // a channel reads what somebody should see
+  }
+
   #submit = async (e) => {
     e.preventDefault();
     if (this.#busy) return;
     this.#busy = true;
     this.#problem = null;
     this.#on.draw();
-    const { url, task, events } = this.#typed;
+    const { url, task, form, events } = this.#typed;
     try {
-      this.#made = await this.#calls.create({ url: url.trim(), task: task === anyTask ? null : task, events });
+      this.#made = await this.#calls.create({ url: url.trim(), task: task === anyTask ? null : task, events, ...form === 'getwork' ? {} : { form } });
       this.#on.made();
     } catch (problem) {
       this.#problem = problem;
@@ -71,7 +78,7 @@ export class HookForm {
   }
 
   #form() {
-    const { url, events } = this.#typed;
+    const { url, form: chosen, events } = this.#typed;
     const { message, errors = [] } = this.#problem ?? {};
     const wrong = (name) => (errors.some(({ field }) => field === name) ? 'true' : nothing);
     return html`<form class="token-form" @submit=${this.#submit}>
@@ -79,6 +86,10 @@ export class HookForm {
         <input id="hook-url" type="url" required maxlength="2000" autocomplete="off" spellcheck="false" placeholder=${t`https://receiver.example/getwork`}
           aria-invalid=${wrong('url')} aria-describedby="hook-error" .value=${live(url)} @input=${(e) => this.#type('url', e.target.value)}></div>
       ${this.#whose(wrong('task'))}
+      <div class="field"><label for="hook-form">${t`Receiver`}</label>
+        <select id="hook-form" @change=${(e) => this.#choose(e.target.value)}>
+          ${Object.entries(forms).map(([form, text]) => html`<option value=${form} .selected=${live(form === chosen)}>${text}</option>`)}
+        </select></div>
       <fieldset class="wide"><legend>${t`Events`}</legend>${kinds.map((kind) => html`<label class="check">
         <input type="checkbox" .checked=${live(events.includes(kind))}
           @change=${(e) => this.#type('events', kinds.filter((k) => (k === kind ? e.target.checked : events.includes(k))))}>

@@ -7,7 +7,7 @@ import { every, onceAFrame, when } from '../../parts.js';
 import { ask, askForm } from '../../dialog.js';
 import { Reader } from '../../reader.js';
 import { focusOn } from '../account/focus.js';
-import { Tasks, address, count, events, follow, health, inParts, shown } from './parts.js';
+import { Tasks, address, count, events, follow, forms, health, inParts, shown } from './parts.js';
 
 const states = [
   { state: '', name: t`All##deliveries`, none: t`Nothing has been sent yet.` },
@@ -181,6 +181,7 @@ export class Hook {
     return html`<section class="paper stack" aria-label=${t`About it`}>
       <dl class="facts">
         <div><dt>${t`Task`}</dt><dd dir="auto">${this.#tasks.title(hook.task)}</dd></div>
+        ${forms[hook.form] ? html`<div><dt>${t`Receiver`}</dt><dd>${forms[hook.form]}</dd></div>` : nothing}
         <div><dt>${t`Events`}</dt><dd>${events(hook)}</dd></div>
         <div><dt>${t`State`}</dt><dd>${health(hook, this.#app.client.ahead)}</dd></div>
         <div><dt>${t`Made`}</dt><dd>${when(hook.created_at)} <span class="soft small">${t`by ${html`<bdi>${hook.created_by}</bdi>`}`}</span></dd></div>

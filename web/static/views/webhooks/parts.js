@@ -6,7 +6,8 @@ import { every, when } from '../../parts.js';
 import { Reader, byTitle, keepListed } from '../../reader.js';
 import { once } from '../account/once.js';
 
-export const kinds = ['work.assigned', 'work.closed', 'work.expired', 'run.failed'];
+export const kinds = ['work.assigned', 'work.closed', 'work.expired', 'run.failed', 'alert.begun', 'alert.ended'];
+export const forms = { getwork: t`another program`, slack: t`a channel of Slack`, teams: t`a channel of Teams` };
 const most = 1000; // up to which the server counts
 
 /** A count of the server's. */
