@@ -38,7 +38,7 @@ function helpOf(field) {
   return ['count', 'duration'].includes(field.kind) ? t`Default: ${String(defaults[field.name])}.` : '';
 }
 
-const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, entries: lines, choice, truth: choice, rows };
+const kinds = { line, name: line, lines, count: short, duration: short, list, json: lines, choice, truth: choice, rows };
 
 function line(field, a) {
   return html`<input id=${a.id} .value=${live(a.text)} autocomplete="off" spellcheck=${field.kind === 'line'}
@@ -52,7 +52,7 @@ function choice(field, a) {
 }
 
 function lines(field, a) {
-  const code = field.kind === 'json' || field.kind === 'entries';
+  const code = field.kind === 'json';
   return html`<textarea id=${a.id} class=${code ? 'code' : ''} rows=${Math.min(16, Math.max(2, a.text.split('\n').length))} .value=${live(a.text)}
     dir=${code ? 'ltr' : 'auto'} spellcheck=${!code} aria-describedby=${a.describedBy}
     aria-invalid=${a.invalid} @input=${(e) => a.typed(e.target.value)}></textarea>`;

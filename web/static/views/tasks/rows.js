@@ -5,7 +5,7 @@ import { live } from '../../lib/lit-html/directives/live.js';
 import { t } from '../../lang.js';
 import { icon } from '../../parts.js';
 
-/** field: with columns {name, label, choices?, hint?, from?}; a: {id, text, now(), typed()}, where text is a list of rows of cells. */
+/** field: with columns {name, label, choices?, hint?, from?, as?, says?}; a: {id, text, now(), typed()}, where text is a list of rows of cells. */
 export function rows(field, a) {
   const { columns } = field;
   const change = (i, j, text) => a.typed(a.now().map((row, n) => (n === i ? row.with(j, text) : row)));
@@ -16,7 +16,7 @@ export function rows(field, a) {
   };
   const remove = (i) => {
     a.typed(a.now().filter((_, n) => n !== i));
-    document.getElementById(`${a.id}-add`).focus();
+    requestAnimationFrame(() => document.getElementById(`${a.id}-add`).focus());
   };
   const cell = (c, i, j, text) => {
     const id = `${a.id}-${i}-${j}`;
@@ -32,5 +32,5 @@ export function rows(field, a) {
       <tbody>${a.text.map((row, i) => html`<tr><th scope="row"><kbd>${i + 1}</kbd></th>${columns.map((c, j) => html`<td>${cell(c, i, j, row[j])}</td>`)}
         <td><button type="button" class="icon plain" aria-label=${t`Remove row ${i + 1}`} @click=${() => remove(i)}>${icon('x')}</button></td></tr>`)}</tbody>
     </table></div>` : nothing}
-    <p><button type="button" id=${`${a.id}-add`} @click=${add}>${icon('plus')}${field.add ?? t`Add a row`}</button></p>`;
+    <p><button type="button" id=${`${a.id}-add`} ?hidden=${a.text.length >= field.most} @click=${add}>${icon('plus')}${field.add}</button></p>`;
 }

@@ -8,7 +8,8 @@ import { linesOf } from './diff.js';
 
 /**
  * kind: how it is typed and parsed; choices: its values, and what each means. least, most: limits, written as the kind's input. none: what an empty field means; without
- * it the field must not be empty. only: the kind of tasks that have it, 'query' or 'inbox'. tab: of the task's page.
+ * it the field must not be empty. Of rows, columns: {name, label}, from: the column that an empty one's text is made from; as: its value in the
+ * API, says: and back, where that is no text; single: the one row is the value, not a list of them. only: the kind of tasks that have it, 'query' or 'inbox'. tab: of the task's page.
  */
 export const groups = [
   { title: t`What it is`, tab: 'display', fields: [
@@ -51,8 +52,14 @@ export const groups = [
     ], help: t`What people choose from when they let go of work, and what each choice does.` },
     { name: 'require_code', label: t`A reason`, kind: 'truth', choices: [['false', t`may be given`], ['true', t`must be given`]],
       help: t`Whether work is let go of only with a reason.` },
-    { name: 'result', label: t`Result`, kind: 'entries', most: 50, wide: true,
-      help: `${t`JSON with the fields that people fill in:`} ${'[{"name": "score", "type": "number", "min": 0, "max": 10, "required": true}]'}.` },
+    { name: 'result', label: t`Result`, kind: 'rows', most: 50, wide: true, add: t`Add a field`, columns: [
+      { name: 'name', label: t`Name`, hint: 'score' },
+      { name: 'type', label: t`Type##of a field`, choices: [['number', t`number`], ['string', t`text`], ['boolean', t`yes or no`], ['date', t`date`]] },
+      { name: 'enum', label: t`One of`, hint: '1, 2, 3', as: (text, { type }) => words(text).map(type === 'number' ? numberOf : String) },
+      { name: 'min', label: t`From##a value`, as: numberOf },
+      { name: 'max', label: t`To##a value`, as: numberOf },
+      { name: 'required', label: t`Filled in`, choices: [['', t`if they like`], ['true', t`always`]], as: () => true },
+    ], help: t`What people fill in when they let go of work. From and to are of numbers and dates.` },
   ] },
   { title: t`How it is shown`, tab: 'display', fields: [
     { name: 'position', label: t`Position`, kind: 'count', least: -1_000_000, most: 1_000_000, none: t`after those that have one, by title`,
@@ -62,9 +69,11 @@ export const groups = [
         + '"fields": [{"column": "amount", "format": "money", "currency": "CHF", "stands_out": "amount > 9999"}]}'}.` },
   ] },
   { title: t`When it is completed`, tab: 'limits', fields: [
-    { name: 'on_complete', label: t`Goes on to`, kind: 'json', wide: true, none: t`nowhere`,
-      help: `${t`JSON with another task, which is an inbox, and the share of completed items that goes there:`} {"task": "review", "share": 0.1}. `
-        + `${t`Of some reasons alone:`} "when": {"code": ["doubtful"]}.` },
+    { name: 'on_complete', label: t`Goes on to`, kind: 'rows', single: true, most: 1, wide: true, add: t`Name a task`, columns: [
+      { name: 'task', label: t`Task`, hint: 'review' },
+      { name: 'share', label: t`Share`, hint: '0.1', as: numberOf },
+      { name: 'when', label: t`Only with the codes`, as: (text) => ({ code: words(text) }), says: ({ code }) => code.join(', ') },
+    ], help: t`Another task, which is an inbox, and how much of what is completed goes there: 0.1 is one in ten.` },
   ] },
   { title: t`When the query runs`, tab: 'limits', only: 'query', fields: [
     { name: 'query_timeout', label: t`Time limit`, kind: 'duration', least: '1ms', most: '24h',
@@ -119,6 +128,15 @@ export const defaults = {
   outcomes: [], require_code: false, result: [], alert_waiting: '5m', alert_backlog_age: null, paused: false, version: 0,
 };
 
+/** The words of a list, such as 1, 2, 3. */
+function words(text) { return text.split(',').map((word) => word.trim()).filter(Boolean); }
+
+/** A number; what is none stays as it was typed, and the server says what is wrong with it. */
+function numberOf(text) {
+  const n = Number(text.replace(',', '.'));
+  return Number.isFinite(n) ? n : text;
+}
+
 /** Go's units in microseconds. */
 const units = { h: 3.6e9, m: 6e7, s: 1e6, ms: 1000, us: 1, µs: 1, μs: 1, ns: 0.001 };
 
@@ -137,18 +155,21 @@ const bytes = (text) => new TextEncoder().encode(text).length;
 /** A setting as the text of its field. Of a list, the entry that is being added is text, too. */
 export function textOf(field, value) {
   if (field.kind === 'list') return { list: value, adding: '' };
-  if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])));
+  if (field.kind === 'rows') return rowsOf(field, value).map((row) => cellsOf(field, row));
   if (field.kind === 'json') return value === null ? '' : JSON.stringify(value, null, 2);
-  if (field.kind === 'entries') return value.length === 0 ? '' : JSON.stringify(value, null, 2);
   return value === null ? '' : String(value).replace(/\r\n?/g, '\n');
 }
 
-const cellText = (v) => (Array.isArray(v) ? v.join(', ') : v === undefined || v === null ? '' : String(v));
+const rowsOf = ({ single }, value) => (single ? [value].filter(Boolean) : value);
+const cellsOf = ({ columns }, row) => columns.map(({ name, says = String }) => (row[name] === undefined || row[name] === null ? '' : Array.isArray(row[name]) ? row[name].join(', ') : says(row[name])));
 
 /** A setting's input, as {value} or {error}. */
 export function read(field, typed) {
   const { kind, none, most } = field;
-  if (kind === 'rows') return { value: typed.filter((row) => row.some((cell) => cell.trim())).map((row) => readRow(field, row)) };
+  if (kind === 'rows') {
+    const value = typed.filter((row) => row.some((cell) => cell.trim())).map((row) => readRow(field, row));
+    return { value: field.single ? value[0] ?? null : value };
+  }
   const empty = kind !== 'list' && typed.trim() === '';
   if (empty && none !== undefined) return { value: null };
   switch (kind) {
@@ -157,7 +178,6 @@ export function read(field, typed) {
     case 'list': return readList(field, typed);
     case 'truth': return { value: typed === 'true' };
     case 'json': return readJSON(typed);
-    case 'entries': return empty ? { value: [] } : readEntries(field, typed);
     case 'name': return slug.test(typed)
       ? { value: typed } : { error: t`A name is 1 to 63 of a–z, 0–9 and hyphens, and does not begin with a hyphen.` };
     case 'sql': if (empty) return { error: t`Write a SELECT that returns a column item, best first.` };
@@ -168,7 +188,8 @@ export function read(field, typed) {
 
 /** A row as the server has it: what is empty is left out. The server says what is wrong in it. */
 function readRow({ columns }, row) {
-  const cells = columns.map(({ name, as = (text) => text }, i) => [name, row[i].trim() && as(row[i].trim())]);
+  const typed = Object.fromEntries(columns.map(({ name }, i) => [name, row[i].trim()]));
+  const cells = columns.map(({ name, as = String }) => [name, typed[name] && as(typed[name], typed)]);
   const value = Object.fromEntries(cells.filter(([, v]) => v !== '' && v !== undefined));
   const named = columns.find((c) => c.from);
   return named && value[named.name] === undefined && value[named.from] ? { ...value, [named.name]: slugOf(value[named.from]) } : value;
@@ -182,15 +203,6 @@ function readJSON(text) {
   try {
     const value = JSON.parse(text);
     return value && typeof value === 'object' && !Array.isArray(value) ? { value } : { error: t`A JSON object in braces.` };
-  } catch (e) {
-    return { error: t`This is not JSON: ${e.message}.` };
-  }
-}
-
-function readEntries({ most }, text) {
-  try {
-    const value = JSON.parse(text);
-    return Array.isArray(value) && value.length <= most ? { value } : { error: t`A JSON list in square brackets, of at most ${String(most)}.` };
   } catch (e) {
     return { error: t`This is not JSON: ${e.message}.` };
   }
@@ -231,7 +243,7 @@ export function same(field, a, b) {
   switch (field.kind) {
     case 'duration': return microseconds(a) === microseconds(b);
     case 'list': return a.length === b.length && a.every((v) => b.includes(v));
-    case 'json': case 'rows': case 'entries': return sorted(a) === sorted(b);
+    case 'json': case 'rows': return sorted(a) === sorted(b);
     case 'sql': case 'lines': return linesOf(a).join('\n') === linesOf(b).join('\n');
   }
   return a === b;
@@ -245,10 +257,10 @@ export const isText = (field) => field.kind === 'sql' || field.kind === 'lines';
 
 /** A setting's value in words. */
 export function valueText(field, value) {
-  if (value === null || (['list', 'entries'].includes(field.kind) && value.length === 0)) return field.none ?? t`none`;
+  if (value === null || (Array.isArray(value) && value.length === 0)) return field.none ?? t`none`;
   if (field.kind === 'list') return value.join(', ');
   if (field.kind === 'choice' || field.kind === 'truth') return new Map(field.choices).get(String(value)) ?? value;
-  if (field.kind === 'json' || field.kind === 'entries') return JSON.stringify(value);
-  if (field.kind === 'rows') return value.map((row) => field.columns.map(({ name }) => cellText(row[name])).filter(Boolean).join(' ')).join(' · ') || t`none`;
+  if (field.kind === 'json') return JSON.stringify(value);
+  if (field.kind === 'rows') return rowsOf(field, value).map((row) => cellsOf(field, row).filter(Boolean).join(' ')).join(' · ');
   return value === '' ? t`empty` : String(value);
 }
