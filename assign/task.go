@@ -17,6 +17,8 @@ type Task struct {
 	Late         int64      `json:"late"`          // what is held, on the shelf or in the inbox although its deadline is over; of the last two up to 1000 are counted
 	NextDeadline *time.Time `json:"next_deadline"` // the earliest of the others; nil: none has one
 
+	ItemsNobody int64 `json:"items_nobody,omitempty"` // what needs groups or skills that nobody known has, as of the last run; in an inbox, of what is ready
+
 	RunningSince *time.Time `json:"running_since"` // when the current run began; nil if there is none
 	UsualSeconds *float64   `json:"usual_seconds"` // the median duration of the last runs of the query in force; nil if none has finished
 

@@ -313,6 +313,7 @@ var (
 	taskShelf   = figure("task_shelf_items", "Items that can be handed out without a run: the rest of a fresh shelf, or what is ready in an inbox; a shelf is counted up to 100,000, an inbox up to 10,000.", "task")
 	taskUsual   = figure("task_run_usual_seconds", "The median of the task's last five runs; 0 if there was none.", "task")
 	taskLate    = figure("task_late_items", "Items whose deadline is over: those held, on a fresh shelf and in the inbox. Of the last two at most 1,000 are counted.", "task")
+	taskNobody  = figure("task_items_nobody", "Items that need groups or skills that nobody known has: those that the last run found; in an inbox, those that are ready, up to 1,000 of each kind.", "task")
 	taskDone    = figure("task_done_today", "Items that were completed since midnight, by the database's time zone.", "task")
 	taskPace    = figure("task_pace", "Items completed an hour, over the last eight hours in which anything was; 0: nothing was for eight days.", "task")
 	taskPaused  = figure("task_paused", "1 while the task is paused.", "task")
@@ -320,7 +321,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (f *taskFigures) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{taskEnded, taskWaited, taskGiven, taskClosed, taskRuns, taskRanFor, taskWaiting, taskOldest, taskHeld, taskShelf, taskUsual, taskLate, taskDone, taskPace, taskPaused} {
+	for _, d := range []*prometheus.Desc{taskEnded, taskWaited, taskGiven, taskClosed, taskRuns, taskRanFor, taskWaiting, taskOldest, taskHeld, taskShelf, taskUsual, taskLate, taskNobody, taskDone, taskPace, taskPaused} {
 		to <- d
 	}
 }
@@ -471,7 +472,7 @@ func (s *taskSum) show(to chan<- prometheus.Metric, task string) {
 		pace = *s.Pace.PerHour
 	}
 	for d, value := range map[*prometheus.Desc]float64{taskDone: float64(s.Pace.DoneToday), taskPace: pace, taskWaiting: float64(s.Waiting), taskOldest: s.Oldest, taskHeld: float64(s.Held),
-		taskShelf: float64(s.Shelf), taskUsual: s.Usual, taskLate: float64(s.Late), taskPaused: float64(s.paused)} {
+		taskShelf: float64(s.Shelf), taskUsual: s.Usual, taskLate: float64(s.Late), taskNobody: float64(s.Nobody), taskPaused: float64(s.paused)} {
 		show(d, prometheus.GaugeValue, value)
 	}
 	show(taskGiven, prometheus.CounterValue, s.given)

@@ -299,6 +299,7 @@ func TestMetricsOfTasks(t *testing.T) {
 		"getwork_task_requests_waiting box":                  2,
 		"getwork_task_paused box":                            1,
 		"getwork_task_late_items box":                        0,
+		"getwork_task_items_nobody verify":                   0,
 		"getwork_task_late_items verify":                     3, // one held, two on the shelf
 		"getwork_task_paused verify":                         0,
 		"getwork_task_work_closed_total completed verify":    1,

@@ -11,7 +11,7 @@ import (
 	"getwork/assign"
 )
 
-// paces knows what was completed lately. Tasks are read several times a second, and this is read every ten seconds at most.
+// paces knows what was completed lately, and what nobody may have. Tasks are read several times a second, and this is read every ten seconds at most.
 type paces struct {
 	mu      sync.Mutex
 	at      time.Time // when it was read, by this node's clock
@@ -21,6 +21,7 @@ type paces struct {
 	last    map[int64]int64
 	since   time.Time
 	now     time.Time
+	nobody  map[int64]int64 // see SelectNobody
 
 	midnight int64 // the hour in which the day began, by its number since 1970
 }
@@ -68,7 +69,7 @@ func (rs *Records) paced(ctx context.Context, tasks []assign.Task) error {
 		if t.Backlog != nil {
 			free = &t.Backlog.Free
 		}
-		t.Pace = w.Pace(today, free)
+		t.Pace, t.ItemsNobody = w.Pace(today, free), p.nobody[t.ID]
 	}
 	return nil
 }
@@ -111,6 +112,15 @@ func (rs *Records) readPaces(ctx context.Context, p *paces) error {
 	p.last, p.today = map[int64]int64{}, map[int64]int64{}
 	err := read(selectLast, func(task, n, today int64) { p.last[task], p.today[task] = n, today }, p.since, midnight)
 	if err != nil {
+		return err
+	}
+	rows, err := rs.db.Query(ctx, rs.sql(SelectNobody))
+	if err != nil {
+		return err
+	}
+	p.nobody = map[int64]int64{}
+	var task, items int64
+	if _, err := pgx.ForEachRow(rows, []any{&task, nil, &items, nil}, func() error { p.nobody[task] = items; return nil }); err != nil {
 		return err
 	}
 	p.midnight, p.at = midnight.Unix()/3600, time.Now()

@@ -188,7 +188,8 @@ type TaskFigure struct {
 	Usual   float64 // seconds that a run of its query usually takes; 0: not known
 	Late    int     // what is held, on the shelf or in the inbox although its deadline is over
 
-	Pace assign.Pace `db:"-"`
+	Pace   assign.Pace `db:"-"`
+	Nobody int64       `db:"-"` // items that need what nobody known has
 }
 
 // A lingering request for which a round found nothing has a reason, also after a change of the task has ended its look_after.
@@ -232,7 +233,7 @@ func (rs *Records) TaskFigures(ctx context.Context) ([]TaskFigure, error) {
 		return nil, fmt.Errorf("read the tasks' figures: %w", err)
 	}
 	for i := range figures {
-		figures[i].Pace = tasks[i].Pace
+		figures[i].Pace, figures[i].Nobody = tasks[i].Pace, tasks[i].ItemsNobody
 	}
 	return figures, nil
 }

@@ -117,6 +117,8 @@ export interface Task {
   /** Of what is held, on the shelf or in the inbox: how much is late, and the earliest deadline of the rest. */
   late: number;
   next_deadline: Time | null;
+  /** How many need groups or skills that nobody known has. */
+  items_nobody?: number;
   running_since: Time | null;
   usual_seconds: number | null;
   /** Settings of newer servers. */
@@ -124,7 +126,7 @@ export interface Task {
 }
 
 /** What createTask and updateTask take; see Settings in /openapi.json. */
-export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'backlog' | 'done_today' | 'pace' | 'through_at' | 'late' | 'next_deadline' | 'running_since' | 'usual_seconds'>>;
+export type Settings = Partial<Omit<Task, 'version' | 'waiting' | 'held' | 'shelf' | 'backlog' | 'done_today' | 'pace' | 'through_at' | 'late' | 'next_deadline' | 'items_nobody' | 'running_since' | 'usual_seconds'>>;
 
 export interface Run {
   id: string;

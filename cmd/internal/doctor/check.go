@@ -82,6 +82,7 @@ var checks = []check{
 	{"unused-tasks", tables, lookAtUnusedTasks},
 	{"slow-tasks", tables, lookAtSlowTasks},
 	{"waiting", tables, lookAtWaiting},
+	{"needs", tables, lookAtNeeds},
 	{"webhooks", tables, lookAtWebhooks},
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"getwork/assign/records"
 )
 
 // tasksNow is how the tasks do whose query is in force.
@@ -108,4 +110,22 @@ func lookAtWaiting(ctx context.Context, x *examination) (found []Finding, err er
 		found = append(found, failed(advice, "a lease ended %s ago, and no node has taken the work back", round(by)))
 	}
 	return orFine(found, "nobody waits longer than a query may take, and no lease is overdue")
+}
+
+func lookAtNeeds(ctx context.Context, x *examination) (found []Finding, err error) {
+	type nobody struct {
+		Task  int64
+		Name  string
+		Items int64
+		Needs string
+	}
+	all, err := rowsOf[nobody](ctx, x.db, x.name.SQL(records.SelectNobody))
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		found = append(found, warned("let somebody have what they need, with `getwork skills` or by a group, or correct the needs",
+			"%s of %s for nobody: nobody known has all of %s", counted(int(t.Items), "item"), t.Name, t.Needs))
+	}
+	return orFine(found, "somebody may have each item that needs groups or skills")
 }

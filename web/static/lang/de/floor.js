@@ -111,6 +111,8 @@ export default {
   '{0} tasks with nothing to do': { one: '{0} Aufgabe, in der nichts zu tun ist', other: '{0} Aufgaben, in denen nichts zu tun ist' },
   '{0} Only {1} falls behind.': '{0} Nur {1} kommt nicht nach.',
   '{0}: {1} were done and {2} came in, so it is through by {3}.': '{0}: {1} wurden erledigt, {2} kamen dazu; fertig ist es also bis {3}.',
+  '{0} for nobody': '{0} für niemanden',
+  'They need groups or skills that nobody here has.': 'Sie verlangen Gruppen oder Fähigkeiten, die hier niemand hat.',
   '{0} items are late.': { one: '{0} Vorgang ist überfällig.', other: '{0} Vorgänge sind überfällig.' },
   'Last run': 'Letzter Lauf',
   'Show it alone': 'Nur diese zeigen',

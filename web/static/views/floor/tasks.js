@@ -101,12 +101,13 @@ function through(task, left) {
 
 /** What is wrong, and the run under way: a word or a span of time each. */
 function tags(floor, task, now) {
-  const { failures, late, paused } = task;
+  const { failures, late, paused, items_nobody: nobody } = task;
   const failing = floor.alerts?.of(task.name, 'failing');
   const unserved = floor.alerts?.of(task.name, 'unserved');
   return html`${failures ? html`<span class="tag loud" data-time="fifth" title=${task.last_error ?? nothing}>${icon('circle-alert')}${failing
       ? t`failing for ${whole(now - Date.parse(failing.since))}` : t`failing`}</span> ` : nothing}
     ${late ? html`<span class="tag" data-time=${late * 5 >= late + (leftOf(task) ?? 0) ? 'fifth' : 'half'}>${t`${number(late)} late`}</span> ` : nothing}
+    ${nobody ? html`<span class="tag" data-time="half" title=${t`They need groups or skills that nobody here has.`}>${t`${number(nobody)} for nobody`}</span> ` : nothing}
     ${unserved ? html`<span class="tag" data-time="half">${t`nobody served for ${whole(now - Date.parse(unserved.since))}`}</span> ` : nothing}
     ${paused ? html`<span class="tag" data-time="half">${icon('pause')}${t`paused`}</span> ` : nothing}
     ${fallsBehind(task, now) ? html`<span class="tag" data-time="half">${t`falls behind`}</span> ` : nothing}
