@@ -75,8 +75,9 @@ type RunTimes struct {
 type Returns struct {
 	From   time.Time       `json:"from"`
 	Team   TeamReturns     `json:"team"`
-	People []PersonReturns `json:"people"` // most returns first, at most 50
-	Items  []ItemReturns   `json:"items"`  // items returned twice or more; most people first, at most 50
+	People []PersonReturns `json:"people"`                  // most returns first, at most 50
+	Hidden bool            `json:"people_hidden,omitempty"` // the nodes show no figures of people; People is empty
+	Items  []ItemReturns   `json:"items"`                   // items returned twice or more; most people first, at most 50
 }
 
 // TeamReturns counts all users together.

@@ -54,6 +54,7 @@ type stationOptions struct {
 	writeTimeout time.Duration
 	log          io.Writer
 	logCalls     bool
+	hidePeople   bool
 	checks       []Check
 	limit        int    // of calls, and of those who wait
 	public       string // --public-url; unless dev is set, the caller is then whom a bearer token names
@@ -129,7 +130,7 @@ func (n *station) serve(t *testing.T, o stationOptions, log *slog.Logger) {
 		Ready:    func(context.Context) []Check { return o.checks },
 		Draining: draining,
 		MaxCalls: o.limit, MaxWaiting: o.limit,
-		Log: log, LogCalls: o.logCalls, Trace: o.traces,
+		Log: log, LogCalls: o.logCalls, HidePeople: o.hidePeople, Trace: o.traces,
 	}
 	if o.public != "" {
 		public, err := url.Parse(o.public)

@@ -51,6 +51,9 @@ func (s *server) returns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if s.HidePeople {
+		found.People, found.Hidden = []assign.PersonReturns{}, true
+	}
 	return answer(w, http.StatusOK, found)
 }
 

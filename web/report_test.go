@@ -138,3 +138,20 @@ func TestHistoryRefused(t *testing.T) {
 		}
 	}
 }
+
+// A node that hides people's figures tells those of the team and of items.
+func TestPeopleHidden(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{hidePeople: true})
+	n.newInbox(t, "photos", "")
+	n.call(t, "POST", "/api/v1/tasks/photos/items", manager(), `[{"item":"a"}]`).want(200)
+	w := n.take(t, "photos", "ann", 1)[0]
+	n.call(t, "POST", workPath(w, "disposition"), as("ann"), `{"outcome":"return","after":"0s"}`).want(200)
+	answer := n.call(t, "GET", "/api/v1/returns", manager(), "").want(200)
+	if got := read[assign.Returns](answer); got.Team.Returned != 1 || !got.Hidden || got.People == nil || len(got.People) > 0 {
+		t.Errorf("the answer is %s", answer.body)
+	}
+	if strings.Contains(answer.body, "ann") {
+		t.Errorf("somebody is named: %s", answer.body)
+	}
+}

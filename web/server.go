@@ -57,6 +57,7 @@ type Config struct {
 	MaxCalls   int           // calls under way at once; default 1024
 	MaxWaiting int           // event streams and held answers at once; default 20,000
 
+	HidePeople   bool   // show no figures of people
 	QueryAuthors string // the group whose managers may write queries; empty: all managers
 
 	FrameAncestors string // the page, such as http://127.0.0.1:8083, that may show this node's page in a frame; empty for none

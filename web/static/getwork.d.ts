@@ -253,6 +253,8 @@ export interface Person {
 }
 
 export interface Returns {
+  /** The nodes show no figures of people, and people is empty. */
+  people_hidden?: boolean;
   from: Time;
   team: { closed: number; returned: number; share: number | null };
   people: Person[];

@@ -264,6 +264,7 @@ func (n *node) serveHTTP() {
 		MaxCalls:   n.config.MaxCalls,
 		MaxWaiting: n.config.MaxSockets,
 
+		HidePeople:     n.config.HidePeopleFigures,
 		QueryAuthors:   n.config.QueryAuthors,
 		PublicURL:      n.config.origin,
 		TrustedProxies: n.config.proxies,

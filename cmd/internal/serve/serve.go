@@ -41,6 +41,7 @@ type Command struct {
 	MaxCalls              int           `help:"How many calls this node serves at the same time; one user gets an eighth of them, and at least 32. Calls beyond that are answered 429." default:"1024"`
 	MaxSockets            int           `help:"How many WebSockets this node keeps open; one user gets an eighth of them, and at least 32. A second limit of the same size applies to event streams and held answers together." default:"20000"`
 	Retention             time.Duration `help:"How long finished work, items, requests and absences are kept (default ${default}, 90 days)." default:"2160h"`
+	HidePeopleFigures     bool          `help:"Show no figures of people, in /returns and on the page. It is for every node."`
 	DrainTimeout          time.Duration `help:"How long a shutdown may take. If load balancers watch /readyz, a fifth of it is left for them to notice; half of it is left for kept connections to end with an answer." default:"15s"`
 	LogFormat             string        `help:"text or json." default:"text" enum:"text,json"`
 	LogLevel              slog.Level    `help:"debug, info, warn or error." default:"info"`

@@ -148,7 +148,7 @@ class People {
   #columns(people) { return columns.filter(({ of }) => of === 'user' || people.some((p) => p[of] !== undefined)); }
 
   #people(value) {
-    const { people, span } = value;
+    const { people, span, people_hidden: hidden } = value;
     const list = sorted(people, this.#sort);
     const shown = this.#columns(people);
     const most = Math.max(1, ...people.map((p) => p.completed ?? 0));
@@ -162,7 +162,8 @@ class People {
           <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, shown, most, value))}</tbody>
         </table>
         ${people.length === 50 ? html`<p class="soft">${t`These are the fifty who gave back most.`}</p>` : nothing}
-      </div>` : html`<p class="empty">${t`Nobody held or let go of anything in the last ${span.name}.`}</p>`}
+      </div>` : hidden ? html`<p class="empty">${t`Figures of people are not shown here. The floor has who holds what.`}</p>`
+        : html`<p class="empty">${t`Nobody held or let go of anything in the last ${span.name}.`}</p>`}
     </section>`;
   }
 

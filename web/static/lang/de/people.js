@@ -2,6 +2,7 @@
 export default {
   'Let go of': 'Abgegeben',
   'As of {0}': 'Stand {0}',
+  'Figures of people are not shown here. The floor has who holds what.': 'Zahlen zu einzelnen Personen werden hier nicht gezeigt. Im Leitstand steht, wer was in Arbeit hat.',
   'Nobody held or let go of anything in the last {0}.': 'Im gewählten Zeitraum ({0}) hatte niemand etwas in Arbeit oder hat etwas abgegeben.',
   'once': 'einmal',
   'twice': 'zweimal',
