@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	if err := history.WriteFile(filepath.Join(dir, historyFile), h); err != nil {
+	if err := errors.Join(s.lookForDeadlocks(), history.WriteFile(filepath.Join(dir, historyFile), h)); err != nil {
 		return r, err
 	}
 	o.Log("checking %d entries", len(h.Entries))

@@ -118,11 +118,11 @@ func (s *stage) startServer(ctx context.Context) error {
 		return err
 	}
 	parameters := map[string]string{"max_connections": "300", "fsync": "on", "synchronous_commit": "on",
-		"track_activity_query_size": "4096", "log_min_messages": "fatal", "track_commit_timestamp": "on"}
+		"track_activity_query_size": "4096", "log_min_messages": "error", "lc_messages": "C", "track_commit_timestamp": "on"}
 	if s.o.Isolation != "" {
 		parameters["default_transaction_isolation"] = s.o.Isolation
 	}
-	log, err := os.Create(filepath.Join(s.dir, "postgres.log"))
+	log, err := os.Create(filepath.Join(s.dir, postgresLog))
 	if err != nil {
 		return err
 	}
