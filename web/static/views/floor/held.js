@@ -5,6 +5,7 @@ import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { locale, plural, t } from '../../lang.js';
 import { face, icon, span, when } from '../../parts.js';
 import { remaining } from '../../words.js';
+import { shown } from '../desk/display.js';
 import { byId, firstRows } from './rows.js';
 
 const step = 200;
@@ -117,9 +118,10 @@ export class Held {
     const { app, manages } = this.#floor;
     const left = app.client.left(work);
     const place = `/items?${new URLSearchParams({ task: work.task, item: work.item })}`;
-    const says = [left === null ? t`no lease` : remaining(left), work.attempt > 1 && t`attempt ${work.attempt}`, work.instance].filter(Boolean).join(', ');
+    const { title } = shown(this.#floor.tasks.get(work.task)?.display, work.item, work.details);
+    const says = [title !== work.item && work.item, left === null ? t`no lease` : remaining(left), work.attempt > 1 && t`attempt ${work.attempt}`, work.instance].filter(Boolean).join(', ');
     return html`<li data-work=${work.id}>
-      ${manages ? html`<a href=${place} dir="auto">${work.item}</a>` : html`<span dir="auto">${work.item}</span>`}
+      ${manages ? html`<a href=${place} dir="auto">${title}</a>` : html`<span dir="auto">${title}</span>`}
       ${manages ? html`<button type="button" class="reassign" aria-label=${t`Reassign ${work.item}, which ${work.user} holds …`}
         @click=${() => this.#reassign(work)}>${t`Reassign …`}</button>` : nothing}
       <small>${t`since ${when(work.assigned_at)}`}, ${says}</small>

@@ -5,7 +5,8 @@ import { repeat } from '../../lib/lit-html/directives/repeat.js';
 import { t } from '../../lang.js';
 import { now } from '../../now.js';
 import { took } from '../../parts.js';
-import { decimals, elapsed, label, value } from '../../words.js';
+import { elapsed } from '../../words.js';
+import { shown } from '../desk/display.js';
 import { couldList, inWords } from '../reassign.js';
 import { claim, give, letGo, reassign, redrive } from './actions.js';
 import { lastKnown, moment, name, nth, verdict } from './sentences.js';
@@ -115,7 +116,7 @@ export class Answer {
       <p class="error" role="alert" dir="auto">${this.error}</p>
       ${e ? this.#facts(e) : nothing}
       ${this.#actions()}
-      ${e?.details ? details(e.details) : nothing}
+      ${e?.details ? details(shown(task.display, this.item, e.details), this.item) : nothing}
       ${e?.details_left_out ? html`<p class="soft">${t`Its details can’t be shown: they are too large.`}</p>` : nothing}
     </article>`;
   }
@@ -201,9 +202,11 @@ function barred({ user, instance, because, until }) {
 const lasting = (text, since) => html`<span class="turning" aria-hidden="true"></span>
   <span>${text} <span class="clock">${elapsed(Date.now() - since)}</span></span>`;
 
-function details(of) {
-  const columns = Object.entries(of);
-  if (!columns.length) return nothing;
-  return html`<dl class="details">${columns.map(([column, v]) => html`<div>
-    <dt dir="auto">${label(column)}</dt><dd dir="auto">${value(v, decimals([v]))}</dd></div>`)}</dl>`;
+/** What the item is, as the desk shows it. */
+function details({ title, link, fields }, item) {
+  if (!fields.length) return nothing;
+  return html`${title === item && !link ? nothing : html`<p class="called" dir="auto"><b>${title}</b>${link
+      ? html` <a href=${link} target="_blank" rel="noopener noreferrer">${t`Open`}</a>` : nothing}</p>`}
+    <dl class="details">${fields.map((f) => html`<div class=${f.strong ? 'stands' : ''} data-time=${f.strong ? 'fifth' : nothing}>
+      <dt dir="auto">${f.label}</dt><dd dir="auto" title=${f.exact ?? nothing}>${f.text}</dd></div>`)}</dl>`;
 }
