@@ -145,7 +145,13 @@ var plants = []plant{
 	{"nobody needs anything", checker.Able,
 		edit{"assign/plan", "if len(it.Needs) > 0 && len(r.Lacks(it.Needs)) > 0 {", "if false {"},
 		torture.Options{For: 20 * time.Second}},
+	{"a round takes its own task's lock first", deadlock,
+		edit{"assign", "where c.task_id = $1)\norder by s.task_id\nfor no key update`", "where c.task_id = $1)\norder by s.task_id <> $1::bigint, s.task_id\nfor no key update`"},
+		torture.Options{Scenario: "limits"}},
 }
+
+// deadlock is the rule of what PostgreSQL's log shows, which the checker does not see.
+const deadlock checker.Rule = "deadlock"
 
 // failing are the faults that make the receiver of web hooks fail.
 var failing = []string{"receiver-fails"}
@@ -161,7 +167,7 @@ func TestEveryRuleHasAPlant(t *testing.T) {
 		}
 	}
 	for _, p := range plants {
-		if !slices.Contains(checker.Rules, p.rule) {
+		if !slices.Contains(checker.Rules, p.rule) && p.rule != deadlock {
 			t.Errorf("%s: there is no rule %q", p.name, p.rule)
 		}
 	}
