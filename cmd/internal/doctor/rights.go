@@ -27,6 +27,23 @@ func (x *examination) dangerous(flag string, dangers []serve.Danger) (found []Fi
 	return found
 }
 
+// namesake is whether a schema is called as the user, who looks for tables there before anywhere else.
+const namesake = `
+select exists (select from pg_namespace n where n.nspname = current_user and has_schema_privilege(n.oid, 'usage')) and current_setting('search_path') ~ '"?\$user"?'`
+
+// namesakes warns if ranking queries of this login find the tables of a schema that has its name, instead of others.
+func namesakes(ctx context.Context, c *pgx.Conn, found []Finding) ([]Finding, error) {
+	var is bool
+	if err := c.QueryRow(ctx, namesake).Scan(&is); err != nil {
+		return nil, err
+	}
+	if login := c.Config().User; is {
+		found = append(found, warned(fmt.Sprintf("name the schema of each table in queries, or execute alter role %s set search_path = public", pgx.Identifier{login}.Sanitize()),
+			"the login and a schema are both called %s: a table without a schema in a query is looked for there first", login))
+	}
+	return found, nil
+}
+
 func lookAtLogin(ctx context.Context, x *examination) (found []Finding, err error) {
 	for flag, url := range map[string]string{"--database-url": x.config.DatabaseURL, "--listen-database-url": x.config.ListenDatabaseURL} {
 		if url == "" {
@@ -37,6 +54,11 @@ func lookAtLogin(ctx context.Context, x *examination) (found []Finding, err erro
 			return nil, err
 		}
 		found = append(found, x.dangerous(flag, dangers)...)
+	}
+	if x.config.QueryRole == "" && x.config.QueryDatabaseURL == "" {
+		if found, err = namesakes(ctx, x.db, found); err != nil {
+			return nil, err
+		}
 	}
 	return orFine(found, "%s has no right that a ranking query must not have", x.db.Config().User)
 }
@@ -186,6 +208,9 @@ func lookAtQueryLogin(ctx context.Context, x *examination) (found []Finding, err
 		if strings.Contains(d.What, "superuser") {
 			return found, nil // who may read and change everything
 		}
+	}
+	if found, err = namesakes(ctx, x.queries, found); err != nil {
+		return nil, err
 	}
 	var login string
 	if err := x.queries.QueryRow(ctx, `select session_user`).Scan(&login); err != nil {
