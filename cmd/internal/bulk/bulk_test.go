@@ -394,7 +394,7 @@ func TestBadRowsCostNoGoodOnes(t *testing.T) {
 // What a spreadsheet would execute begins with an apostrophe; NDJSON has every byte as it was.
 func TestFormulasAreEscaped(t *testing.T) {
 	t.Parallel()
-	raw := []json.RawMessage{json.RawMessage(`{"id":"1","task":"t","item":"=cmd|' /C calc'!A0","slot":1,"user":"+tracy","state":"returned","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"@sum(a1), \"b\"","deadline":"2026-03-01T12:00:00.5Z","details":{"a":"=1"}}`),
+	raw := []json.RawMessage{json.RawMessage(`{"id":"1","task":"t","item":"=cmd|' /C calc'!A0","slot":1,"user":"+tracy","state":"returned","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"@sum(a1), \"b\"","deadline":"2026-03-01T12:00:00.5Z","code":"no-answer","result":{"score":1.50,"said":"=1"},"details":{"a":"=1"}}`),
 		json.RawMessage(`{"id":"2","task":"t","item":"a=b","slot":1,"user":"-1","state":"held","attempt":1,"assigned_at":"2026-01-02T03:04:05Z","note":"\t=1","details":null}`)}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, CSV, false)
@@ -408,7 +408,8 @@ func TestFormulasAreEscaped(t *testing.T) {
 	if err != nil || len(table) != 3 || len(table[0]) != len(heads) {
 		t.Fatalf("%v: %q", err, table)
 	}
-	for at, want := range map[[2]int]string{{1, 2}: "'=cmd|' /C calc'!A0", {1, 4}: "'+tracy", {1, 13}: `'@sum(a1), "b"`, {1, 14}: `{"a":"=1"}`, {1, 15}: "2026-03-01T12:00:00.5Z", {2, 2}: "a=b", {2, 4}: "'-1", {2, 13}: "'\t=1"} {
+	for at, want := range map[[2]int]string{{1, 2}: "'=cmd|' /C calc'!A0", {1, 4}: "'+tracy", {1, 13}: `'@sum(a1), "b"`, {1, 14}: `{"a":"=1"}`, {1, 15}: "2026-03-01T12:00:00.5Z", {1, 16}: "no-answer",
+		{1, 17}: `{"score":1.50,"said":"=1"}`, {2, 16}: "", {2, 17}: "", {2, 2}: "a=b", {2, 4}: "'-1", {2, 13}: "'\t=1"} {
 		if got := table[at[0]][at[1]]; got != want {
 			t.Errorf("%s of row %d is %q, want %q", heads[at[1]], at[0], got, want)
 		}

@@ -86,12 +86,12 @@ func printHistory(w io.Writer, works []assign.Work) error {
 	rows := make([][]string, len(works))
 	for i, work := range works {
 		rows[i] = []string{strconv.FormatInt(work.ID, 10), work.Task, work.Item, holderText(work), string(work.State), minute(&work.AssignedAt),
-			minute(work.ClosedAt), minute(work.LeaseExpiresAt), minute(work.AvailableAt), attempt(works, work), cut(textOf(work.Error)), cut(textOf(work.Note))}
+			minute(work.ClosedAt), minute(work.LeaseExpiresAt), minute(work.AvailableAt), attempt(works, work), textOf(work.Code), cut(textOf(work.Error)), cut(textOf(work.Note))}
 		if work.State != "held" {
 			rows[i][7] = "" // the lease of closed work means nothing any more
 		}
 	}
-	heads := []string{"WORK-ID", "TASK", "ITEM", "USER", "STATE", "SINCE", "UNTIL", "LEASE UNTIL", "AGAIN FROM", "ATTEMPT", "ERROR", "NOTE"}
+	heads := []string{"WORK-ID", "TASK", "ITEM", "USER", "STATE", "SINCE", "UNTIL", "LEASE UNTIL", "AGAIN FROM", "ATTEMPT", "CODE", "ERROR", "NOTE"}
 	return Table(w, lean(heads, &rows, 6), rows)
 }
 

@@ -9,7 +9,7 @@ import { value as inWords, label } from '../words.js';
 import { calls } from './account/calls.js';
 
 const acts = ['log-in', 'session.end', 'session.change', 'token.create', 'token.end', 'terminal.approve', 'user.create', 'user.change', 'user.block', 'user.unblock',
-  'user.rebind', 'task.create', 'task.update', 'task.pause', 'task.resume', 'task.restore', 'task.delete', 'task.preview', 'limits.update', 'task.compare', 'work.release', 'work.reassign', 'request.cancel',
+  'user.rebind', 'task.create', 'task.update', 'task.pause', 'task.resume', 'task.restore', 'task.delete', 'task.preview', 'limits.update', 'skills.set', 'task.compare', 'work.release', 'work.reassign', 'request.cancel',
   'items.give', 'items.redrive', 'absence.enter', 'absence.end', 'absence.import', 'pipeline.read', 'webhook.create', 'webhook.test', 'webhook.rotate', 'webhook.redrive', 'webhook.delete', 'audit.cut'];
 const time = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' });
 
