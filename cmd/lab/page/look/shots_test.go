@@ -133,7 +133,7 @@ func day(s *e2e.Site) (release func()) {
 		t.Fatal(err)
 	}
 	page.Changes(s, "verify", map[string]any{"query_timeout": "10m", "alert_waiting": "24h"}, 0) // an alert that comes meanwhile would move what is looked at
-	for _, user := range []string{"Tracy", "Uma"} { // they wait for the current query
+	for _, user := range []string{"Tracy", "Uma"} {                                              // they wait for the current query
 		s.Click(user, 0, 3)
 	}
 	past(s)
