@@ -169,6 +169,31 @@ func TestExtendMany(t *testing.T) {
 	extend(as("oliver"), `{"ids":["1"`+strings.Repeat(`,"1"`, assign.MaxMany)+`]}`).refused(413, "too-large")
 }
 
+// Work is put aside and taken up again by its holder alone, for at most 72 hours; work whose lease ran out is refused.
+func TestLater(t *testing.T) {
+	t.Parallel()
+	n := start(t, stationOptions{})
+	n.newTask(t, "verify", five, `,"lease":"1h"`)
+	works := n.take(t, "verify", "oliver", 2)
+	later := func(h headers, id int64, body string) reply {
+		return n.call(t, "POST", fmt.Sprintf("/api/v1/work/%d/later", id), h, body)
+	}
+	until := time.Now().Add(10 * time.Hour).UTC().Truncate(time.Second)
+	aside := fmt.Sprintf(`{"until":%q}`, until.Format(time.RFC3339))
+	w := read[assign.Work](later(as("oliver"), works[0].ID, aside).want(200))
+	if w.State != assign.WorkHeld || w.LaterUntil == nil || !w.LaterUntil.Equal(until) || w.LeaseExpiresAt.Before(until) {
+		t.Errorf("%+v", w)
+	}
+	later(as("tracy"), works[0].ID, aside).refused(404, "not-found")
+	later(as("oliver"), works[0].ID, fmt.Sprintf(`{"until":%q}`, time.Now().Add(80*time.Hour).Format(time.RFC3339))).refused(400, "invalid", "until")
+	later(as("oliver"), works[0].ID, `{}`).refused(400, "invalid", "until")
+	if w := read[assign.Work](later(as("oliver"), works[0].ID, `{"until":null}`).want(200)); w.LaterUntil != nil {
+		t.Errorf("%+v", w)
+	}
+	n.exec(t, `update getwork.work set lease_expires_at = clock_timestamp() where id = $1`, works[1].ID)
+	later(as("oliver"), works[1].ID, aside).refused(409, "lease-lost")
+}
+
 // A lease begins with the work, and is renewed by an extension; a former holder is refused by every call.
 func TestExtend(t *testing.T) {
 	t.Parallel()

@@ -137,6 +137,10 @@ func TestReadPsql(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
+	got, err = rows(t, CSV, "item,needs,needs_until\na,\"french, senior\",2030-01-31 08:00:00+00\nb,\"{french,\"\"tax law\"\"}\",\n")
+	if diff := cmp.Diff([]string{`2 {"item":"a","needs":["french","senior"],"needs_until":"2030-01-31T08:00:00Z"}`, `3 {"item":"b","needs":["french","tax law"]}`}, got); diff != "" || err != nil {
+		t.Errorf("(-want +got)\n%s%v", diff, err)
+	}
 	got, err = rows(t, NDJSON, `{"item":"PG-1","not_before":"2026-11-29 23:56:44.414677+00","deadline":"2026-11-30 01:00+01"}`+"\n"+`{"item":"PG-2","not_before":"2026-11-29T23:56:44"}`)
 	want = []string{`1 {"item":"PG-1","not_before":"2026-11-29T23:56:44.414677Z","deadline":"2026-11-30T00:00:00Z"}`, `2: not_before: "2026-11-29T23:56:44" has no zone; write it with one, such as 2030-01-31 08:00:00+01 (in PostgreSQL: as timestamptz)`}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

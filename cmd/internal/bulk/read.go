@@ -369,12 +369,18 @@ func fromCells(names, cells []string) (i Item, err error) {
 			} else {
 				i.DoneBy = &n
 			}
-		case "not_before", "deadline":
+		case "not_before", "deadline", "needs_until":
 			if err := i.setMoment(name, cell); err != nil {
 				return i, err
 			}
 		case "exclusive":
 			i.Exclusive = &cell
+		case "needs": // french,senior, or as PostgreSQL prints an array
+			for group := range strings.SplitSeq(strings.Trim(cell, "{} "), ",") {
+				if group = strings.Trim(group, ` "`); group != "" {
+					i.Needs = append(i.Needs, group)
+				}
+			}
 		case "details":
 			var object map[string]json.RawMessage
 			if err := strict([]byte(cell), &object); err != nil {

@@ -175,7 +175,7 @@ A file has one key per line, or one JSON object per line, or it is a JSON array,
 
   {"item": "a.jpg", "priority": 5, "not_before": "2030-01-31T08:00:00Z", "deadline": "2030-02-28T17:00:00Z", "slots": 1, "done_by": 1, "exclusive": "album-7", "details": {"width": 800}}
 
-The first row of CSV names the columns: item, and any of priority, not_before, deadline, slots, done_by, exclusive and details; all other columns become details, as text. An item's details have at most 64 KiB, and 64 levels of objects and arrays in each other. Columns without a name must be empty. not_before and deadline are times with their zone, as PostgreSQL prints a timestamptz. An apostrophe before = + - @ is taken off, because exports put it there.
+The first row of CSV names the columns: item, and any of priority, not_before, deadline, needs, needs_until, slots, done_by, exclusive and details; all other columns become details, as text. An item's details have at most 64 KiB, and 64 levels of objects and arrays in each other. Columns without a name must be empty. needs names groups, with commas between. Times have their zone, as PostgreSQL prints a timestamptz. An apostrophe before = + - @ is taken off, because exports put it there.
 
 Rows are pushed in batches, however long the file is. A row with a fault is reported with its line and left out, all others are pushed, and the exit status is then 1; so it is if there is no row. A key with blanks at its ends, or with characters that can't be seen, is pushed with a warning: it is another key than the one that looks the same.
 

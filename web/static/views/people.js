@@ -214,7 +214,7 @@ class People {
         ${this.manages ? html`<a href=${place(i)} dir="auto">${i.item}</a>` : html`<span dir="auto">${i.item}</span>`}
         ${this.manages && i.state !== 'held' && i.state !== 'never' && i.state !== 'completed'
           ? html`<button type="button" aria-label=${t`Give ${i.item} to …`} @click=${() => this.#give(i)}>${t`Give to …`}</button>` : html`<span class="soft">${states[i.state] ?? i.state}</span>`}
-        <small dir="auto">${plural(i.people, '{0} person', '{0} people')}, ${times(i.returns)}, ${t`last ${when(i.last_at)}`}, ${this.titleOf(i.task)}</small>
+        <small dir="auto">${plural(i.people, '{0} person', '{0} people')}, ${times(i.returns)}, ${t`last ${when(i.last_at)}`}${coded(i.codes)}, ${this.titleOf(i.task)}</small>
       </li>`)}</ul></div>` : html`<p class="soft">${t`Nothing was given back more than once in the last ${span.name}.`}</p>`}
     </section>`;
   }
@@ -247,4 +247,6 @@ const gauge = (part) => html`<svg class="gauge" viewBox="0 0 100 8" preserveAspe
 const place = ({ task, item }) => `/items?${new URLSearchParams({ task, item })}`;
 const inPercent = [0, 1].map((n) => new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: n, maximumFractionDigits: n }));
 const percent = (part) => (part === null ? '–' : inPercent[part > 0 && part < 0.1 ? 1 : 0].format(part));
+/** Which codes were given, the most frequent first. */
+const coded = (codes = {}) => Object.entries(codes).sort(([, a], [, b]) => b - a).map(([code, n]) => html`, <bdi>${code}</bdi> ${count(n)}`);
 const times = (n) => (n === 1 ? t`once` : n === 2 ? t`twice` : t`${n} times`);

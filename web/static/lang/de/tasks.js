@@ -363,7 +363,7 @@ export default {
   '{0} more, folded': '{0} weitere, eingeklappt',
   'It failed: {0}.': 'Es ging nicht: {0}.',
   'Fields': 'Felder',
-  'The column item is the key, or else the first one. priority, not_before, deadline, slots and exclusive mean what they say; all others are shown as details.': 'Die Spalte item ist der Schlüssel, sonst die erste. priority, not_before, deadline, slots und exclusive haben ihre eigene Bedeutung; alle anderen werden als Angaben gezeigt.',
+  'The column item is the key, or else the first one. priority, not_before, deadline, needs, needs_until, slots, done_by and exclusive mean what they say; all others are shown as details.': 'Die Spalte item ist der Schlüssel, sonst die erste. priority, not_before, deadline, needs, needs_until, slots, done_by und exclusive haben ihre eigene Bedeutung; alle anderen werden als Angaben gezeigt.',
   'Row': 'Zeile',
   'It has the same item as row {0}.': 'Sie hat denselben Schlüssel wie Zeile {0}.',
   'Settings of the task': 'Einstellungen der Aufgabe',

@@ -52,7 +52,7 @@ export class Past {
       <th scope="row" dir="auto">${this.#app.me.role === 'manager' ? html`<a href=${place}>${w.item}</a>` : w.item}</th>
       <td dir="auto">${titles.get(w.task) ?? w.task}</td>
       <td>${when(w.assigned_at)}</td>
-      <td><span class="tag" data-time=${times[w.state] ?? nothing}>${states[w.state] ?? w.state}</span></td>
+      <td><span class="tag" data-time=${times[w.state] ?? nothing}>${states[w.state] ?? w.state}</span>${w.code ? html` <bdi class="soft">${w.code}</bdi>` : nothing}</td>
       <td>${w.closed_at ? when(w.closed_at) : '–'}</td>
     </tr>`;
   }

@@ -10,7 +10,8 @@ const count = new Intl.NumberFormat(locale);
 const batch = 500; // items of a call, which may have 1 MiB
 const shown = 8; // rows
 const most = 20; // faulty rows that are named
-const own = ['item', 'priority', 'not_before', 'deadline', 'slots', 'exclusive'];
+const own = ['item', 'priority', 'not_before', 'deadline', 'needs', 'needs_until', 'slots', 'done_by', 'exclusive'];
+const counts = ['priority', 'slots', 'done_by'];
 const bytes = (text) => new TextEncoder().encode(text).length;
 
 /** The rows of a text of values, which commas, semicolons or tabs part, as spreadsheets write and copy them. */
@@ -80,8 +81,9 @@ export function understood(text) {
       const as = name.toLowerCase();
       if (!own.includes(as)) one.details[name] = detail(v);
       else if (v.trim()) {
-        const is = as === 'priority' || as === 'slots' ? (/^[-+]?\d{1,9}$/.test(v.trim()) ? Number(v) : null) : as === 'exclusive' ? v.trim() : time(v);
-        if (is === null) wrong.push(as === 'priority' || as === 'slots' ? t`${name}: “${v}” is not a whole number.` : t`${name}: “${v}” is not a time such as 2026-11-30 17:00.`);
+        const is = counts.includes(as) ? (/^[-+]?\d{1,9}$/.test(v.trim()) ? Number(v) : null)
+          : as === 'exclusive' ? v.trim() : as === 'needs' ? v.split(',').map((group) => group.trim()).filter(Boolean) : time(v);
+        if (is === null) wrong.push(counts.includes(as) ? t`${name}: “${v}” is not a whole number.` : t`${name}: “${v}” is not a time such as 2026-11-30 17:00.`);
         else one[as] = is;
       }
     });
@@ -175,7 +177,7 @@ export class Pushing {
         <div class="field"><label for="push-text">${t`Rows, with a heading`}</label>
           <textarea id="push-text" class="code" rows="6" dir="ltr" spellcheck="false" .value=${this.#text} placeholder=${t`item,deadline,borrower,amount`}
             aria-describedby="push-help" @input=${(e) => this.#take(e.target.value)}></textarea>
-          <small id="push-help">${t`The column item is the key, or else the first one. priority, not_before, deadline, slots and exclusive mean what they say; all others are shown as details.`}</small></div>
+          <small id="push-help">${t`The column item is the key, or else the first one. priority, not_before, deadline, needs, needs_until, slots, done_by and exclusive mean what they say; all others are shown as details.`}</small></div>
         <p class="bar"><label class="button">${t`Choose a file …`}<input type="file" class="sr" accept=".csv,.tsv,.txt,text/csv" @change=${(e) => this.#file(e.target.files[0])}></label>
           <button type="button" class="primary push" id="push-items" aria-disabled=${String(this.#state === 'busy' || !is?.items.length)} @click=${this.#push}>${
             is?.items.length ? plural(is.items.length, 'Push {0} item', 'Push {0} items', count.format(is.items.length)) : t`Push`}</button></p>
