@@ -89,8 +89,9 @@ func TestFullLockTableIsGivenBack(t *testing.T) {
 	url := server.URL("getwork")
 	const fills = `select count(pg_advisory_lock(g))::text as item from generate_series(1, 30000) g`
 	for where, n := range map[string]*node{"here": startNode(t, url, nodeOptions{}), "there": startNode(t, url, nodeOptions{Queries: schematest.Connector(t, url)})} {
-		if _, err := n.Ranker.PreviewNew(t.Context(), assign.Settings{Query: fills, QueryTimeout: assign.Duration(time.Minute), Slots: 1, MaxCandidates: 1, MaxRequest: 1,
-			Backoff: assign.Duration(time.Second), RerunAfter: assign.Duration(time.Second), Notes: "holders", OnAway: assign.KeepAway, Pick: "any", DoneBy: 1}, 1); err == nil || !strings.Contains(err.Error(), "53200") {
+		tried := assign.DefaultSettings()
+		tried.Query = fills
+		if _, err := n.Ranker.PreviewNew(t.Context(), tried, 1); err == nil || !strings.Contains(err.Error(), "53200") {
 			t.Fatalf("%s: %v, want that the table of locks was full", where, err)
 		}
 		goesOn(t, server.URL("postgres"))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,11 +126,8 @@ func (c *modelRace) race() {
 }
 
 func (c *modelRace) none(what string, wrong []string) {
-	for _, w := range wrong {
-		c.Log(w)
-	}
-	if len(wrong) > 0 {
-		c.Fatal(what)
+	if len(wrong) > 0 { // the whole text, since only that is shown of a failure that does not repeat
+		c.Fatalf("%s: %s", what, strings.Join(wrong, "; "))
 	}
 }
 

@@ -156,7 +156,7 @@ class People {
     return html`<section class="paper" aria-labelledby="who">
       <div class="head"><h2 id="who" tabindex="-1">${t`Who did what`}</h2>
         <span class="count">${people.length ? plural(people.length, '{0} person, {1} done', '{0} people, {1} done', done) : nothing}</span></div>
-      ${people.length ? html`<div class="scroll" tabindex="0" role="region" aria-labelledby="who">
+      ${people.length ? html`<div class="scroll" tabindex="0" role="region" aria-label=${t`Figures by person`}>
         <table>
           <thead><tr>${shown.map((column) => this.#head(column))}<th scope="col">${t`Now`}</th></tr></thead>
           <tbody>${repeat(list, (p) => p.user, (p) => this.#person(p, shown, most, value))}</tbody>

@@ -12,6 +12,7 @@ export default {
   'Got': 'Bekommen',
   'waits {0}': 'wartet {0}',
   'Who did what': 'Wer was getan hat',
+  'Figures by person': 'Zahlen nach Personen',
   'at work': 'an der Arbeit',
   'Now': 'Jetzt',
   'Done, as a bar': 'Erledigt, als Balken',
