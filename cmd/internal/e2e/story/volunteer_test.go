@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"getwork/assign"
 	"getwork/cmd/internal/cluster"
@@ -122,12 +123,15 @@ func (s *site) clicksAny(who cluster.Client) string {
 	return fmt.Sprintf("click %s %s", r.State, e2e.Why(r))
 }
 
-// claims asks for one job, and again, as clients do, while that can't be answered in time.
+// claims asks for one job, and again, as clients do, while that can't be answered in time or the node is busy.
 func (s *site) claims(who cluster.Client, job string) string {
 	w, a, err := who.Claim(s.T.Context(), "sign-up", job)
-	for range 5 {
-		if err != nil || a.Status != 503 {
+	for range 20 {
+		if err != nil || a.Status != 503 && a.Status != 429 {
 			break
+		}
+		if a.Status == 429 { // each claim of a job that is not on the shelf is a run; the answer says when to come again
+			<-time.After(time.Second)
 		}
 		w, a, err = who.Claim(s.T.Context(), "sign-up", job)
 	}
