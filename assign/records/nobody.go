@@ -3,8 +3,8 @@ package records
 // SelectNobody returns, of each task with items that need what nobody known has, its id and name, how many items, and what most of them
 // need: of an inbox those that are ready, up to 1,000 of each class, and otherwise those that the last run found.
 //
-// Known is who has logged in, has skills, or is among the last who asked, unless they are blocked, with their last groups. Managers, who
-// need none, don't count: they are to do the work of nobody. Who is known is read only where items need anything.
+// Known are users who have logged in, have skills, or are among the last who asked, unless they are blocked, with their last groups.
+// Managers don't count: they may have every item, and are not there to work on them. Users are read only where items need anything.
 const SelectNobody = `
 with needy as materialized (
   select s.task_id, s.name, v.query is null as inbox, n.class, array(select jsonb_array_elements_text(n.needed->'needs')) as needs, coalesce((n.needed->>'items')::bigint, 0) as items

@@ -319,7 +319,7 @@ async function show() {
   }
 }
 
-/** What is only there where people log in. */
+/** Says why a view is empty: it is about log-ins, and under --auth dev nobody logs in. */
 function showNobody(_, { element }) {
   const text = t`Nobody logs in at this node: under --auth dev a name is enough. So there are no accounts, no sessions, no tokens and no audit to show; with getwork serve --auth oidc there are.`;
   element.className = 'page';
