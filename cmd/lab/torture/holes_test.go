@@ -51,12 +51,6 @@ var holes = map[string]hole{
 	"a cancel undone": {[]string{"pendingcheck", "forupdate"},
 		torture.Options{Scenario: "cancels", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
 		[]checker.Rule{checker.EndsOnce, checker.Kept}, nil, nil},
-	"too late": {[]string{"leasecheck"},
-		torture.Options{Scenario: "leases", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
-		[]checker.Rule{checker.NotBefore}, nil, nil},
-	"too late, with other work": {[]string{"manylease"},
-		torture.Options{Scenario: "leases", For: 8 * time.Second, Users: 60, Think: 300 * time.Millisecond},
-		[]checker.Rule{checker.NotBefore}, nil, nil},
 	// The round's question alone is asked under the lock: without it whoever shares the transaction of their click is not asked
 	// about. Without it some wait on for as long as they linger.
 	"served after the end": {[]string{"insertask", "roundask", "endlook"},
