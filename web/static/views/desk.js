@@ -481,7 +481,7 @@ class Desk {
         coming: waiting.filter((c) => c !== first).map((c) => also(c, now, this.#acts)),
       }, this.#acts)}</div>
       <section class="tray" aria-label=${t`Where work comes from`}>
-        ${cards.size ? getNext(this.#tasks.all, { ...this.#nextView(cards), cards, full, holds }, this.#acts) : nothing}
+        ${cards.size ? getNext(this.#tasks.all, this.#shelf, { ...this.#nextView(cards), cards, full, holds, held: (name) => this.#pipeline.held(name) }, this.#acts) : nothing}
         <div class="tasks">
           <p id="tasks-error" class="error" role="alert">${error}</p>
           <p id="full" class="sr" role="status">${full}</p>

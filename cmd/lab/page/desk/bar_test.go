@@ -23,7 +23,7 @@ func TestPageBar(t *testing.T) {
 	b.GetWork(1)
 	b.Await(`document.querySelector('progress').position === -1`, e2e.Soon)
 	b.Shows(".pending .asked", "Asked for 1 at ")
-	b.Await(`/^0:(0[4-9]|[1-9])/.test(document.querySelector('.pending .clock').textContent)`, e2e.Soon) // from now on that long is usual
+	b.Await(`/^([4-9]|\d\d) s$/.test(document.querySelector('.pending .tag').textContent)`, e2e.Soon) // from now on that long is usual
 	open()
 	b.Works(1, e2e.Soon)
 	shut, err := s.DB.Acquire(t.Context())
@@ -43,7 +43,9 @@ func TestPageBar(t *testing.T) {
 		return '';
 	})()`)
 	b.GetWork(2)
-	b.Await(`seen.some(([, , left]) => left.endsWith(' s more.'))`, e2e.Soon) // for some seconds
+	b.Await(`seen.some(([, , left]) => left.endsWith(' s more.'))`, e2e.Soon)                          // for some seconds
+	b.Await(`/^\s*\d+ s of \d+$/.test(document.querySelector('.pending .tag').textContent)`, e2e.Soon) // on the sheet
+	b.Await(`/^\s*\d+ s of \d+$/.test(document.querySelector('.task .run').textContent)`, e2e.Soon)    // and on the task's line
 	b.Await(`document.querySelector('.pending .left').textContent === 'This takes longer than usual.'`, e2e.Soon)
 	b.Await(`seen.filter(([left]) => left === 0).length >= 3`, e2e.Soon)
 	b.Await(`document.querySelector('progress').getAttribute('aria-valuetext') === 'This takes longer than usual.'`, e2e.Soon)

@@ -3,11 +3,14 @@ package desk
 import (
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"getwork/cmd/internal/e2e"
 	"getwork/cmd/lab/page"
 )
 
-// The next work of any task has a button and a key, and says where it came from. Whoever wants to be kept supplied is.
+// The next work of any task has a button and a key, and says where it came from. Its task can be asked for several items. Whoever wants to be kept supplied is.
 func TestPageNext(t *testing.T) {
 	t.Parallel()
 	b, s := desk(t, slowHands, "1h", 0)
@@ -15,6 +18,11 @@ func TestPageNext(t *testing.T) {
 	page.Manages(s, "POST", "/tasks/first/items", []map[string]any{{"item": "x"}})
 	b.Shows("#tasks", "Comes first")
 	b.Shows(".get-next", "Now most likely: one of Comes first, at once.")
+	b.Press(".several")
+	b.Await(`document.activeElement.matches('[name="count-first"]:checked') && document.querySelector('.task:has(:focus) .get').textContent === 'Get 3'`, e2e.Soon)
+	b.Do(chromedp.KeyEvent(kb.ArrowLeft))
+	b.Await(`document.querySelector('.task:has(:focus) .get').textContent === 'Get 2'`, e2e.Soon)
+	b.Eval(`(document.activeElement.blur(), '')`)
 	b.Keys("gn")
 	b.Works(1, e2e.Soon)
 	b.Shows(".get-next", "It came from Comes first.")

@@ -5,7 +5,7 @@ import { locale, plural, t } from '../../lang.js';
 import { icon } from '../../parts.js';
 import { clock, elapsed, fully } from '../../words.js';
 import { hint } from './tray.js';
-import { about, coming, things } from './words.js';
+import { about, coming, ran, things } from './words.js';
 
 const words = (card, now) => {
   const { request, task, due } = card;
@@ -27,7 +27,7 @@ export function pending(card, now, bell, acts) {
     <p class="soft" dir="auto">${title}</p>
     <h1 id="item" tabindex="-1">${head}</h1>
     ${lingers ? nothing : bar(card.bar(now), left === null ? '' : about(left))}
-    <p class="soft phase"><span role="status">${phase(card)}</span> <span class="clock">${card.run?.since ? elapsed(now - card.run.since) : ''}</span> <span class="left">${left === null ? '' : about(left)}</span></p>
+    <p class="soft phase"><span role="status">${phase(card)}</span> ${run(card, now)} <span class="left">${left === null ? '' : about(left)}</span></p>
     <div class="bar"><button type="button" aria-label=${t`Cancel the request: ${title}`} aria-keyshortcuts="Escape" aria-disabled=${card.busy ? 'true' : nothing}
       @click=${() => acts.cancel(request.task)}>${t`Cancel`}${hint(t`Esc`)}</button>${
       bell ? html`<button class="plain bell" type="button" @click=${acts.bell}>${icon('bell')}${t`Tell me when it’s here`}</button>` : nothing}</div>
@@ -40,7 +40,7 @@ export function pending(card, now, bell, acts) {
 export function also(card, now, acts) {
   const { left, title, head, lingers } = words(card, now);
   return html`<li class="line pending" data-time="now"><div><span class="coming">${head}</span> <span class="soft small" dir="auto">${title}</span>
-    <p class="small soft phase"><span role="status">${phase(card)}</span> <span class="clock">${card.run?.since ? elapsed(now - card.run.since) : ''}</span> <span class="left">${left === null ? '' : about(left)}</span></p>
+    <p class="small soft phase"><span role="status">${phase(card)}</span> ${run(card, now)} <span class="left">${left === null ? '' : about(left)}</span></p>
     <p class="small soft asked">${t`Asked for ${card.request.wanted} at ${html`<time datetime=${card.request.created_at}>${
       new Date(card.since).toLocaleTimeString(locale)}</time>`}, ${elapsed(now - card.since)} ago.`}</p></div>
     <button class="plain" type="button" aria-label=${t`Cancel the request: ${title}`} aria-disabled=${card.busy ? 'true' : nothing} @click=${() => acts.cancel(card.request.task)}>${t`Cancel`}</button>
@@ -55,6 +55,8 @@ function phase({ task, request: { position, linger_until: until }, run, due }) {
   if (position > 1) return t`Waiting; ${position - 1} asked before you.`;
   return until && due === null ? t`Waiting until ${clock(until)} for something to come.` : `${t`Waiting for the result.`}${waits}`;
 }
+
+const run = (card, now) => (card.running(now) === null ? nothing : html`<span class="tag">${ran(card.running(now), card.usual)}</span>`);
 
 /** done: from 0 to 1; null: unknown. */
 function bar(done, left) {

@@ -32,6 +32,15 @@ class Card {
     return this.#shown;
   }
 
+  /** How long the query has run, in ms; null: it does not run, as far as is known. */
+  running(now) { return this.run?.since ? Math.max(0, now - this.run.since) : null; }
+
+  /** How long it usually runs, in ms; null: unknown. */
+  get usual() {
+    if (this.task) return this.task.usual_seconds ? 1000 * this.task.usual_seconds : null;
+    return this.due > this.run?.since ? this.due - this.run.since : null; // of all tasks together
+  }
+
   foresee(seconds) { this.due = seconds === null ? null : Date.now() + 1000 * seconds; }
 
   begin(request, ahead) {

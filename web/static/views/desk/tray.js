@@ -7,7 +7,7 @@ import { locale, plural, t } from '../../lang.js';
 import { icon } from '../../parts.js';
 import { clock } from '../../words.js';
 import { all, likely, said } from './next.js';
-import { counts, mayCome, outcome, yours } from './words.js';
+import { counts, mayCome, outcome, ran, things, yours } from './words.js';
 
 const choices = 5; // larger numbers are typed
 const patience = '1h'; // how long a lingering request waits
@@ -80,8 +80,19 @@ export class Shelf {
   order(cards) { return this.groups(cards).flatMap(([, some]) => some.map(({ card }) => card)); }
 }
 
-/** view: {cards, from, full, holds}: the tasks' cards; as said() needs it; why there can be no more; how many items are held. */
-export function getNext(card, { cards, from, full, holds }, acts) {
+/** Opens a task's row at how many items are asked for. */
+function several(name, shelf, cards, acts) {
+  shelf.query = '';
+  cards.get(name).open = true;
+  acts.draw();
+  const field = [...document.getElementsByName(`count-${name}`)].find((f) => f.checked || f.type === 'number');
+  const group = field.closest('.group');
+  if (group) group.open = true;
+  field.focus();
+}
+
+/** view: {cards, from, full, holds, held(name)}: the tasks' cards; as said() needs it; why there can be no more; how many items are held. */
+export function getNext(card, shelf, { cards, from, full, holds, held }, acts) {
   const { busy, request, ended, error } = card;
   const best = likely(cards);
   const words = request ? t`Asked for at ${new Date(card.since).toLocaleTimeString(locale)}.`
@@ -92,7 +103,8 @@ export function getNext(card, { cards, from, full, holds }, acts) {
   return html`<form class="next get-next" aria-label=${t`Get next work`} @submit=${(e) => { e.preventDefault(); if (!request) acts.ask(all, 1); }}>
     <button class="primary" type="submit" aria-disabled=${busy || request ? 'true' : nothing} aria-keyshortcuts="n">${request ? t`On its way …` : t`Get next work`}${request ? nothing : hint('n')}</button>
     ${holds ? html`<button class="button" type="button" @click=${() => document.getElementById('how')?.scrollIntoView({ block: 'start' })}>${t`Finish this`}</button>` : nothing}
-    <p class="soft small there">${words}</p>
+    <p class="soft small there">${words}${best && !request && !full && mayAsk(best, held(best.name)) > 1
+      ? html` <button class="several plain" type="button" @click=${() => several(best.name, shelf, cards, acts)}>${t`Get 2, 3, 5 …`}</button>` : nothing}</p>
     <p class="soft small ended" dir="auto" role="status">${ended && !busy ? said(ended, from) : ''}</p>
     <p class="error small" role="alert" dir="auto">${error}</p>
   </form>`;
@@ -161,20 +173,24 @@ function row(card, name, view, shelf, acts) {
   const title = task.title || task.name;
   const failing = task.failures > 0;
   const n = left(task);
+  const count = Math.min(card.count, mayAsk(task, view.held));
   const off = task.paused || failing;
+  const run = off ? null : card.running(view.now);
   const time = failing ? 'fifth' : task.paused ? 'half' : request || card.run?.since ? 'now' : task.late ? 'half' : nothing;
-  return html`<li class="task ${off ? 'off' : ''}" aria-label=${title} data-time=${time}>
+  return html`<li class="task ${off ? 'off' : ''} ${request ? 'asked' : ''}" aria-label=${title} data-time=${time}>
     <button class="name" type="button" aria-expanded=${open} tabindex=${view.number === 1 ? nothing : -1} dir="auto" @click=${() => { card.open = !open; acts.draw(); }}>${name}</button>
     ${tag(card)}
     <span class="n ${n && !off ? '' : 'none'}">${n && !off ? n.toLocaleString(locale) : '–'}</span>
     <button class="get primary" type="button" tabindex="-1" aria-disabled=${card.busy || request ? 'true' : nothing} aria-label=${t`Get Work: ${title}`}
-      aria-keyshortcuts=${view.number < 10 ? `g ${view.number}` : nothing} @click=${() => { if (!request) acts.ask(task.name, card.count); }}>${t`Get##work`}</button>
+      aria-description=${things(count, task.display)} aria-keyshortcuts=${view.number < 10 ? `g ${view.number}` : nothing}
+      @click=${() => { if (!request) acts.ask(task.name, card.count); }}>${count > 1 ? t`Get ${count}` : t`Get##work`}</button>
+    ${run === null ? nothing : html`<span class="tag run">${ran(run, card.usual)}</span>`}
     ${request ? html`<progress max="1" value=${card.due === null ? nothing : (card.bar(view.now) ?? 0).toFixed(3)} aria-label=${t`The query of ${title} runs`}></progress>` : nothing}
     ${open || ended || card.error ? under(card, view, shelf, acts) : nothing}
   </li>`;
 }
 
-/** A state that stays for a while. A run that comes and goes is the row's bar instead, because a tag would move the name under the pointer. */
+/** A state that stays for a while. A run, which comes and goes, stands where the count is: here it would move the name under the pointer. */
 function tag({ task }) {
   if (task.failures > 0) return html`<span class="tag">${icon('circle-alert')}${t`broken`}</span>`;
   if (task.paused) return html`<span class="tag">${icon('pause')}${t`paused`}</span>`;
@@ -231,7 +247,7 @@ function chosen(card, most) {
 }
 
 function typed(card, most) {
-  return html`<label class="how-many">${t`How many, up to ${most}`} <input type="number" min="1" max=${most} required
+  return html`<label class="how-many">${t`How many, up to ${most}`} <input type="number" name="count-${card.task.name}" min="1" max=${most} required
     .value=${live(String(Math.min(card.count, most)))} @input=${(e) => { card.count = e.target.valueAsNumber || 1; }}></label>`;
 }
 

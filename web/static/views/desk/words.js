@@ -29,6 +29,16 @@ export function about(ms) {
   return s < 90 ? t`About ${s} s more.` : t`About ${Math.round(s / 60)} min more.`;
 }
 
+/** How long a query has run, of how long it usually takes, null if that is unknown. Its digits keep their places. */
+export function ran(ms, usual) {
+  const inSeconds = Math.max(ms, usual ?? 0) < 100_000;
+  const unit = inSeconds ? 1000 : 60_000;
+  const whole = String(usual === null ? '' : Math.max(1, Math.round(usual / unit)));
+  const n = String(Math.floor(ms / unit)).padStart(whole.length, '\u2007');
+  if (!whole) return inSeconds ? t`${n} s` : t`${n} min`;
+  return inSeconds ? t`${n} s of ${whole}` : t`${n} min of ${whole}`;
+}
+
 const items = (n) => plural(n, '{0} item', '{0} items');
 
 /** So many of what a task's display calls its items. */
