@@ -54,6 +54,7 @@ class Items {
     every(1000, () => { if (this.#answers.size) this.draw(); }, signal); // clocks, and whether an answer is still good
     app.keys([{ key: '/', does: t`Find an item`, run: () => this.#input.select() }], signal);
     this.titleOf = (task) => this.#titleOf(task);
+    this.tasks = () => this.#tasks ?? [];
     if (search) this.#search = new Search(this, search);
     this.#draw();
     if (!asked.item && !search) requestAnimationFrame(() => this.#input.focus());

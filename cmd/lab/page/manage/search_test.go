@@ -2,6 +2,7 @@ package manage
 
 import (
 	"encoding/csv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,10 @@ func TestPageSearchesWork(t *testing.T) {
 	t.Parallel()
 	b := page.NewBrowser(t, "")
 	s := e2e.NewSite(t, 1, "")
-	s.Task("verify", `select 'loan-' || i as item, case i when 2 then 'Ada Lovell' else 'Bruno Keller' end as applicant from generate_series(1, 4) i order by i`)
+	page.Manages(s, "POST", "/tasks", map[string]any{"name": "verify", "display": map[string]any{"title": "{applicant}, {item}", "fields": []map[string]any{
+		{"column": "amount", "label": "Asked for", "format": "money", "currency": "CHF"}, {"column": "said", "label": "He said"}}},
+		"query": `select 'loan-' || i as item, case i when 2 then 'Ada Lovell' else 'Bruno Keller' end as applicant, -1500.50 as amount,
+			E'=1+1, "so"\nhe said' as said from generate_series(1, 4) i order by i`})
 	w := s.Takes("Oliver", 3)
 	s.Takes("Uma", 1)
 	s.Disposed(s.As("Oliver", 0), w[0], "complete", "")
@@ -39,7 +43,17 @@ func TestPageSearchesWork(t *testing.T) {
 	file, mark := strings.CutPrefix(b.Eval(`window.saved`), "\ufeff")
 	rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
 	if err != nil || !mark || len(rows) != 1+2300+1 || rows[1][2] != "past 2300" || rows[2301][2] != "loan-1" {
-		t.Errorf("saved are %d rows, with a mark: %t, %v: %.500s", len(rows), mark, err, file)
+		t.Fatalf("saved are %d rows, with a mark: %t, %v: %.500s", len(rows), mark, err, file)
+	}
+	// Behind the server's columns stands what the desk shows.
+	for i, want := range map[int][]string{
+		0:    {"result", "Shown as", "Asked for", "He said"},
+		1:    {"", ", past 2300", "", ""}, // it has no details
+		2301: {"", "Bruno Keller, loan-1", "'-CHF 1,500.50", "'=1+1, \"so\"\nhe said"},
+	} {
+		if got := rows[i][len(rows[0])-4:]; !slices.Equal(got, want) {
+			t.Errorf("row %d ends with %q, want %q", i, got, want)
+		}
 	}
 
 	b.Visit(s.Nodes[0].URL, itemsAt("loan-2", "verify"), "Mary,manager")

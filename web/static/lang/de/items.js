@@ -5,6 +5,7 @@ export default {
   'Release in bulk …': 'Gesammelt freigeben …',
   'Its key, such as 123': 'Der Schlüssel, etwa 123',
   'Find': 'Suchen',
+  'Shown as': 'Angezeigt als',
   'Type an item’s key, and see why it is or is not handed out, who has it, and who had it.': 'Geben Sie den Schlüssel eines Vorgangs ein. Sie sehen dann, warum er ausgegeben wird oder nicht, wer ihn in Arbeit hat und wer ihn hatte.',
   'Lately:': 'Zuletzt:',
   'The spaces around it are part of the key.': 'Die Leerzeichen davor und danach gehören zum Schlüssel.',

@@ -24,7 +24,7 @@ export class Search {
   #saving = false;
   #error = '';
 
-  /** view: {app, signal, draw(), titleOf(task)}; asked: as searchOf has it. */
+  /** view: {app, signal, draw(), tasks(), titleOf(task)}; asked: as searchOf has it. */
   constructor(view, asked) {
     this.#view = view;
     this.asked = asked;
@@ -49,13 +49,14 @@ export class Search {
 
   /** Reads all of it, and lets the browser save it as one file. */
   async save() {
-    const { app, draw, signal } = this.#view;
+    const { app, draw, signal, tasks } = this.#view;
     const parts = ['\ufeff']; // without it, spreadsheets on Windows take UTF-8 for the machine's own encoding
     this.#saving = true;
     this.#error = '';
     draw();
     try {
-      for await (const part of app.api.workTable(this.asked, { signal })) parts.push(part);
+      const { withShown } = await import('./table.js');
+      for await (const part of withShown(app.api.workTable(this.asked, { signal }), tasks(), this.asked.task)) parts.push(part);
       const link = document.createElement('a');
       link.href = URL.createObjectURL(new Blob(parts, { type: 'text/csv' }));
       link.download = 'work.csv';
