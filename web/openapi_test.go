@@ -332,8 +332,8 @@ func TestDocs(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?:<script[^>]* src|<link rel="stylesheet" href)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		kinds[path.Base(match[1])] = n.get(t, match[1]).header.Get("Content-Type")
 	}
-	const css = "text/css; charset=utf-8"
-	want := map[string]string{"tokens.css": css, "base.css": css, "docs.css": css, "docs.js": "text/javascript; charset=utf-8"}
+	const css, js = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
+	want := map[string]string{"tokens.css": css, "base.css": css, "docs.css": css, "theme.js": js, "docs.js": js}
 	if !maps.Equal(kinds, want) {
 		t.Errorf("the page loads %v, want %v", kinds, want)
 	}
