@@ -174,6 +174,7 @@ export default {
   '“{0}” needs a note: say why.': '„{0}“ braucht eine Notiz: Sagen Sie, warum.',
   'Put {0} away': '{0} weglegen',
   'one every {0}': 'einer alle {0}',
+  'more than one a minute': 'mehr als einer pro Minute',
   'Other tasks': 'Weitere Aufgaben',
   ', {0} of them late': ', {0} davon überfällig',
   '{0}: put aside.': '{0}: beiseitegelegt.',

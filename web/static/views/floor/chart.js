@@ -51,7 +51,8 @@ export function chart(rows, series, { of = 'count', height = 136, label = () => 
     </svg>
     ${rows.map((row, i) => {
       const name = label(row, i);
-      return name ? svg`<text x=${`${(100 * room * (i + (n > 30 ? 0 : 0.5))) / n}%`} y=${height - 4} text-anchor=${n > 30 ? 'start' : 'middle'}>${name}</text>` : nothing;
+      const narrow = n > 30 || (n > 8 && i === 0); // a name in its middle would begin outside the chart
+      return name ? svg`<text x=${`${(100 * room * (i + (narrow ? 0 : 0.5))) / n}%`} y=${height - 4} text-anchor=${narrow ? 'start' : 'middle'}>${name}</text>` : nothing;
     })}
   </svg>`;
 }
