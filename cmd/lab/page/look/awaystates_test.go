@@ -26,6 +26,6 @@ var absentStates = []state{
 	{name: "floor away observed", user: "Olga,observer", path: "/floor", reach: gone("Viktor", "Uma", sees("Who is away"))},
 	{name: "task compare", user: "Mary,manager", path: "/tasks/" + verifying, reach: func(st *stage) {
 		st.Set("set-query", `select 'L-' || 2041 + 7 * i as item, 'Ada Lovell' as applicant from generate_series(4, 60) i order by i % 7, i`)
-		presses("comes in", "button Compare")(st)
+		presses("Come in", "button Compare")(st)
 	}},
 }

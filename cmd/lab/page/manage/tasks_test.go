@@ -2,6 +2,7 @@ package manage
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -151,6 +152,13 @@ func TestPageTaskPauseAndDelete(t *testing.T) {
 	bob.Shows(".empty", "There are no tasks yet.")
 }
 
+// fitsScreen is whether all that a comparison says is in sight, above the bar that saves, without scrolling within it.
+const fitsScreen = `(() => {
+	const found = document.querySelector('#compare'), { top, bottom } = found.getBoundingClientRect();
+	return top >= 0 && bottom <= document.querySelector('.saver').getBoundingClientRect().top
+		&& [...found.querySelectorAll('.scroll, .shifts, .shifts table')].every((e) => e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight);
+})()`
+
 // A manager sees what another query would change before they save it.
 func TestPageTaskCompare(t *testing.T) {
 	schematest.Thorough(t)
@@ -164,16 +172,32 @@ func TestPageTaskCompare(t *testing.T) {
 	b.State("live", e2e.Soon)
 	b.Await(`document.querySelector('#set-query')`, e2e.Soon)
 	b.Press("#compare-run")
-	b.Shows("#compare .found", "Among the best, nothing changes.")
+	b.Shows("#compare", "Among the best, nothing changes.")
 	b.Set("set-query", "select g as item from generate_series(2, 21) g order by g = 21 desc, g")
 	b.Shows("#compare", "Of a former text of the query")
-	b.Eval(`((limit) => { limit.value = '10'; limit.dispatchEvent(new Event('change')); return ''; })(document.querySelector('#compare-limit'))`)
+	const best = `((limit) => { limit.value = '%d'; limit.dispatchEvent(new Event('change')); return ''; })(document.querySelector('#compare-limit'))`
+	b.Eval(fmt.Sprintf(best, 10))
 	b.Press("#compare-run")
-	b.Shows("#compare .found", "Among the best: 1 comes in, 1 falls out, 0 move.")
+	b.Shows("#compare", "Among the best: 1 comes in, 1 falls out, 0 move.")
 	b.Shows("#compare .found", "Of the best 10, 9 are the same.")
-	if rows := b.Eval(`[...document.querySelectorAll('.changes tbody tr')].map((tr) => tr.innerText.replace(/\s+/g, ' ').trim()).join(', ')`); rows != "21 comes in – 1, 1 falls out 1 –" {
+	const listed = `['in', 'out', 'moved'].map((kind) => [...document.querySelectorAll('[aria-labelledby="shifts-' + kind + '"] tbody tr')]
+		.map((tr) => tr.innerText.replace(/\s+/g, ' ').trim()).join(', ')).join('; ')`
+	if rows := b.Eval(listed); rows != "21 – 1; 1 1 –; " {
 		t.Errorf("the changes are %q", rows)
 	}
+	s.Got(s.As("Oliver", 0), "verify", 2)
+	b.Eval(fmt.Sprintf(best, 100))
+	b.As(page.Look{Width: 1366, Height: 768, Scheme: "light"})
+	b.Set("set-query", "select 'a-key-that-is-long-enough-to-be-shortened/' || g as item from generate_series(1, 9) g union all select * from (select g::text from generate_series(20, 9, -1) g) h")
+	b.Eval(`(document.querySelector("#compare-now").focus(), "")`)
+	b.Press("#compare-now")
+	b.Shows("#compare", "Among the best: 9 come in, 8 fall out, 11 move.")
+	if rows := b.Eval(listed); !strings.Contains(rows, "; 1 held 1 –, 2 held 2 –, 3 3 –, ") {
+		t.Errorf("the changes are %q", rows)
+	}
+	b.Await(fitsScreen, e2e.Soon)
+	b.As(page.Looks[2])
+	b.Await(`document.documentElement.scrollWidth <= 390 && document.querySelector('.shifts thead').getBoundingClientRect().height > 20`, e2e.Soon)
 	b.Set("set-query", "select nothing as item")
 	b.Press("#compare-run")
 	b.Shows("#set-query-error", `column "nothing" does not exist`)

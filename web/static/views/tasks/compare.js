@@ -8,6 +8,9 @@ import { microseconds } from './settings.js';
 
 const count = new Intl.NumberFormat(locale);
 
+/** So many changes of a kind are shown at once: what changes is seen in one screen. */
+const few = 8;
+
 /** How long a call may take beside the queries: see Preview. */
 const patience = 60_000;
 
@@ -16,8 +19,8 @@ export class Compare {
    * ask(query, limit, {signal, within}) calls the server; text() is what is in the editor; timeout(): how long a query may take;
    * refused(problem, text) is told that it gave nothing; changed() is called when there is something new to show.
    */
-  constructor({ ask, text, timeout, refused, changed, say, signal }) {
-    Object.assign(this, { ask, text, timeout, refused, changed, say });
+  constructor({ ask, text, timeout, refused, changed, signal }) {
+    Object.assign(this, { ask, text, timeout, refused, changed });
     this.limit = 100;
     this.state = 'none'; // running, done, failed, given up
     signal.addEventListener('abort', () => this.stop());
@@ -36,7 +39,7 @@ export class Compare {
       if (this.under?.aborted !== aborted) return;
       Object.assign(this, { result, of: text });
       this.end('done');
-      this.say(this.summary());
+      this.show();
     } catch (e) {
       if (this.under?.aborted !== aborted) return;
       this.problem = e;
@@ -57,6 +60,12 @@ export class Compare {
     this.state = state;
     this.under = null;
     this.changed();
+  }
+
+  /** Brings all of the result into sight, unless somebody has gone on with something else. */
+  show() {
+    if (!['', 'compare-run', 'compare-now'].includes(document.activeElement.id)) return;
+    requestAnimationFrame(() => document.getElementById('compare')?.scrollIntoView({ block: 'nearest' }));
   }
 
   /** What differs, in a sentence. */
@@ -84,13 +93,23 @@ export class Compare {
           <button type="button" id="compare-run" @click=${() => this.run()}>${t`Compare`}</button>
         </span>
       </div>
-      ${running ? html`<progress data-time="now" aria-hidden="true"></progress>
-        <p><span role="status">${t`Both queries are running.`}</span> <span class="clock">${elapsed(Date.now() - this.under.since)}</span></p>` : nothing}
+      ${running ? html`<progress data-time="now" aria-hidden="true"></progress>` : nothing}
+      <p><span role="status">${this.status()}</span>
+        ${running ? html`<span class="clock">${elapsed(Date.now() - this.under.since)}</span>` : nothing}</p>
       ${this.state === 'failed' ? html`<p class="error" role="alert" dir="auto">${this.problem.message}</p>` : nothing}
-      ${this.state === 'given up' ? html`<p class="soft small">${t`Given up.`}</p>` : nothing}
       ${this.result ? this.found() : nothing}
-      ${this.state === 'none' ? html`<p class="soft small">${t`Runs both queries on the same data, and shows what the one in the editor ranks differently.`}</p>` : nothing}
     </section>`;
+  }
+
+  /** A line that screen readers follow. */
+  status() {
+    switch (this.state) {
+      case 'none': return t`Runs both queries on the same data, and shows what the one in the editor ranks differently.`;
+      case 'running': return t`Both queries are running.`;
+      case 'done': return this.summary();
+      case 'given up': return t`Given up.`;
+    }
+    return '';
   }
 
   found() {
@@ -98,12 +117,11 @@ export class Compare {
     const former = this.of !== this.text();
     return html`<div class="stack found ${former ? 'former' : ''}">
       ${former ? html`<p><span class="tag" data-time="half">${t`Of a former text of the query`}</span></p>` : nothing}
-      <p>${this.summary()}</p>
       ${old.error ? html`<p class="error" dir="auto">${old.error}</p>` : nothing}
       ${overlap ? html`<p>${overlap.filter((o, i) => o.of > 0 && (i === 0 || o.of > overlap[i - 1].best)).map((o) =>
         plural(o.common, 'Of the best {1}, {0} is the same.', 'Of the best {1}, {0} are the same.', count.format(o.of))).join(' ')}</p>` : nothing}
       <div class="scroll" tabindex="0" role="region" aria-label=${t`What both cost`}>
-        <table class="rows">
+        <table class="dense">
           <thead><tr><th scope="col">${t`Query`}</th><th scope="col" class="num">${t`Rows`}</th><th scope="col" class="num">${t`Skipped`}</th>
             <th scope="col" class="num">${t`Taken`}</th><th scope="col" class="num">${t`Planned cost`}</th></tr></thead>
           <tbody>${[[t`Version ${version}`, old], [t`In the editor`, now]].map(([name, r]) => html`<tr><th scope="row">${name}</th>
@@ -117,16 +135,25 @@ export class Compare {
 
   changes() {
     const { in: into, out, moved } = this.result;
-    const rank = (n) => (n === undefined ? '–' : count.format(n));
-    const row = (what, old, now, one) => html`<tr><th scope="row" dir="auto">${one.item}</th><td>${what}</td><td class="num">${rank(old)}</td>
-      <td class="num">${rank(now)}</td><td>${one.held ? t`held` : ''}</td></tr>`;
-    return html`<div class="scroll" tabindex="0" role="region" aria-label=${t`What changes`}>
-      <table class="rows changes">
-        <thead><tr><th scope="col">${t`Item`}</th><th scope="col">${t`Change`}</th><th scope="col" class="num">${t`Before`}</th>
-          <th scope="col" class="num">${t`After`}</th><th scope="col">${t`State`}</th></tr></thead>
-        <tbody>${into.map((one) => row(t`comes in`, one.from, one.rank, one))}${out.map((one) => row(t`falls out`, one.rank, one.to, one))}${
-          moved.map((one) => row(t`moves`, one.from, one.to, one))}</tbody>
-      </table>
+    return html`<div class="shifts">
+      ${kind('shifts-in', t`Come in`, into, (one) => [one.from, one.rank])}
+      ${kind('shifts-out', t`Fall out`, out, (one) => [one.rank, one.to])}
+      ${kind('shifts-moved', t`Move`, moved, (one) => [one.from, one.to])}
     </div>`;
   }
+}
+
+/** One kind of change, the best first. ranks(shift): its former rank and the new one. */
+function kind(id, title, shifts, ranks) {
+  const rank = (n) => html`<td class="num">${n === undefined ? '–' : count.format(n)}</td>`;
+  const table = (some) => html`<table class="dense" aria-labelledby=${id}>
+    <thead><tr><th scope="col">${t`Item`}</th><th scope="col" class="num">${t`Before`}</th><th scope="col" class="num">${t`After`}</th></tr></thead>
+    <tbody>${some.map((one) => html`<tr><th scope="row"><span class="shifted"><span dir="auto" title=${one.item}>${one.item}</span>${
+      one.held ? html` <span class="tag">${t`held`}</span>` : nothing}</span></th>${ranks(one).map(rank)}</tr>`)}</tbody>
+  </table>`;
+  return html`<section class="stack" aria-labelledby=${id}>
+    <h3 id=${id}>${title} <span class="count">${count.format(shifts.length)}</span></h3>
+    ${shifts.length ? table(shifts.slice(0, few)) : nothing}
+    ${shifts.length > few ? html`<details><summary>${t`${count.format(shifts.length - few)} more`}</summary>${table(shifts.slice(few))}</details>` : nothing}
+  </section>`;
 }

@@ -41,7 +41,7 @@ export class Queries {
       text: () => this.#editors.query.value,
       timeout: () => this.#settings.query_timeout,
       refused: (e, text) => this.#refused(e, text),
-      changed, say: app.say, signal,
+      changed, signal,
     });
   }
 
