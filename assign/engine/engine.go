@@ -90,7 +90,8 @@ type Engine struct {
 
 	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended
 
-	nexts atomic.Bool // when clicks last met their task, requests over several tasks waited
+	// When clicks last met their task, requests over several tasks waited; what its askers hold was counted.
+	nexts, counts atomic.Bool
 
 	lastNotify atomic.Int64 // when a round of this node announced itself, though it answered only its own clicks, or another node was heard; in ns
 

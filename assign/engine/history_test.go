@@ -234,7 +234,6 @@ func hotStatementsByIndex(t *testing.T, n *node, db *pgxpool.Pool, task int64, w
 		"extendWork":         {extendWork, []any{1, "ann", ""}},
 		"closeWork":          {closeWork, []any{1, "completed", "ann", nil, false, nil, nil, nil, nil, nil}},
 		"lockWork":           {lockWork, []any{1, "ann"}},
-		"countOpen":          {countOpen, []any{task, []string{"ann"}}},
 		"countHeld":          {countHeld, []any{task, []string{"ann"}, []*string{nil}, []bool{false}}},
 		"insertRequests":     {insertRequests, []any{task, []string{"ann"}, []string{""}, []int32{1}, []int64{0}, []*int64{nil}, []*string{nil}, []*string{nil}, []*time.Time{nil}, []*string(nil), []*string(nil), []*string(nil), []bool(nil)}},
 		"selectKeys":         {selectKeys, []any{[]int64{task}, []string{"ann"}, []string{"k"}}},

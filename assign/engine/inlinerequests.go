@@ -253,6 +253,8 @@ type prefetch struct {
 	asked  int     // at most so many offers were asked for
 	proofs []proof // what the clicks show
 	ended  bool    // some of it is no good any more
+	whose  []whose // who clicks, if what they hold was counted when clicks last met their task
+	holds  map[whose]holding
 	line
 	tickets []ticket
 	users   []string        // of the clicks that have keys
@@ -297,6 +299,16 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 		credentials, untils := proofColumns(a.proofs)
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
 	}
+	if r.e.counts.Load() {
+		a.holds = make(map[whose]holding, len(clicks))
+		for _, k := range clicks {
+			of := whoseOf(k.holder.User, k.Click)
+			if _, known := a.holds[of]; !known {
+				a.holds[of], a.whose = holding{}, append(a.whose, of)
+			}
+		}
+		queueHeld(r, batch, a.whose)
+	}
 	a.users, a.keys, a.scopes = keysOf(clicks, r.task)
 	a.queueKeys(r, batch)
 }
@@ -339,6 +351,9 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 			ended, err = pgx.CollectRows(rows, pgx.RowTo[int])
 		}
 		a.ended = len(ended) > 0
+	}
+	if err == nil && a.whose != nil {
+		err = readHeld(results, a.whose, a.holds)
 	}
 	if err == nil {
 		err = a.readKeys(results)

@@ -240,10 +240,7 @@ func (m *model) room(t *modelTask, user string) int {
 	if t.maxOpen > 0 {
 		room = t.maxOpen - t.open(user)
 	}
-	limit, named := m.limits.People[user]
-	if !named {
-		limit = m.limits.Everybody
-	}
+	limit := m.limit(user)
 	if limit == nil {
 		return room
 	}
@@ -252,6 +249,14 @@ func (m *model) room(t *modelTask, user string) int {
 		held += o.open(user)
 	}
 	return min(room, *limit-held)
+}
+
+// limit returns how much a user may hold over all tasks; nil: as much as they like.
+func (m *model) limit(user string) *int {
+	if limit, named := m.limits.People[user]; named {
+		return limit
+	}
+	return m.limits.Everybody
 }
 
 // grant gives the lowest free place of an item.
@@ -347,6 +352,10 @@ func (m *model) round(t *modelTask, s *modelSupply) {
 		default:
 			spent = m.answer(t, s, r, room, len(t.works) > before)
 		}
+	}
+	given := t.works[before:]
+	if slices.ContainsFunc(given, func(w *modelWork) bool { return m.limit(w.holder.User) != nil }) { // work with seats is written by user
+		slices.SortStableFunc(given, func(a, b *modelWork) int { return cmp.Compare(a.holder.User, b.holder.User) })
 	}
 	if spent {
 		s.freshUntil = t.now

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,65 +41,102 @@ func seatTaken(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.ConstraintName == "work_seat"
 }
 
-// countHeld is countOpen where there are limits over all tasks.
+// whose is a user whose work a round counts. Many programs of one user are one.
+type whose struct {
+	user, groups string // groups as text; empty: they need none
+	program      bool
+}
+
+func whoseOf(user string, who assign.Click) whose {
+	a := whose{user: user, program: who.Program}
+	if groups := groupsOf(who); groups != nil {
+		a.groups = *groups
+	}
+	return a
+}
+
+// holding is what a user holds.
+type holding struct {
+	open  int     // of the round's task
+	held  int     // of all
+	seats []int32 // in order
+	limit *int    // over all tasks; nil: none
+}
+
+// It looks up one user after another, as the pipelines do: see records.
 const countHeld = `
 select u.n, h.open, h.held, h.seats, ` + records.LimitOf + `
 from unnest($2::text[], $3::text[], $4::boolean[]) with ordinality as u (user_name, groups, program, n)
 cross join lateral (
-  select count(*) filter (where w.task_id = $1) as open, count(*) as held, array_agg(w.seat order by w.seat) filter (where w.seat is not null) as seats
+  select count(*) filter (where w.task_id = $1) as open, count(*) as held, array_agg(w.seat) filter (where w.seat is not null) as seats
   from getwork.work w where w.user_name = u.user_name and w.state = 'held') h
 left join ` + records.LimitsInForce + ` on true`
 
+// queueHeld asks for what users hold.
+func queueHeld(r *round, batch *pgx.Batch, of []whose) {
+	users, groups, programs := make([]string, len(of)), make([]*string, len(of)), make([]bool, len(of))
+	for i := range of {
+		users[i], programs[i] = of[i].user, of[i].program
+		if of[i].groups != "" {
+			groups[i] = &of[i].groups
+		}
+	}
+	batch.Queue(r.e.SQL(countHeld), r.task, users, groups, programs)
+}
+
+// readHeld adds the result of queueHeld to holds.
+func readHeld(results pgx.BatchResults, of []whose, holds map[whose]holding) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	var n int
+	var h holding
+	_, err = pgx.ForEachRow(rows, []any{&n, &h.open, &h.held, &h.seats, &h.limit}, func() error {
+		slices.Sort(h.seats)
+		holds[of[n-1]] = h
+		h = holding{}
+		return nil
+	})
+	return err
+}
+
 // limit lowers the room of the requests by the task's limit and by those over all tasks, and remembers the quotas.
 func (r *round) limit(ctx context.Context, waiting []waiter, requests []plan.Request) error {
-	type asker struct { // many programs of one user are one
-		user, groups string
-		program      bool
+	holds := map[whose]holding{}
+	if r.ahead != nil {
+		maps.Copy(holds, r.ahead.holds)
 	}
-	numbers, of := map[asker]int{}, make([]int, len(waiting))
-	var users []string
-	var groups []*string
-	var programs []bool
+	of := make([]whose, len(waiting))
+	var unknown []whose
 	for i, w := range waiting {
-		a, in := asker{user: w.holder.User, program: w.program}, groupsOf(assign.Click{Groups: requests[i].Groups, Anything: requests[i].Anything})
-		if in != nil {
-			a.groups = *in
+		of[i] = whoseOf(w.holder.User, assign.Click{Groups: requests[i].Groups, Anything: requests[i].Anything, Program: w.program})
+		if _, known := holds[of[i]]; !known {
+			holds[of[i]], unknown = holding{}, append(unknown, of[i])
 		}
-		n, known := numbers[a]
-		if !known {
-			n = len(users)
-			numbers[a] = n
-			users, groups, programs = append(users, a.user), append(groups, in), append(programs, a.program)
+	}
+	if len(unknown) > 0 {
+		var batch pgx.Batch
+		queueHeld(r, &batch, unknown)
+		results := r.tx.SendBatch(ctx, &batch)
+		defer results.Close()
+		err := readHeld(results, unknown, holds)
+		if err == nil {
+			err = results.Close()
 		}
-		of[i] = n
+		if err != nil {
+			return fmt.Errorf("count what is held: %w", err)
+		}
 	}
-	rows, err := r.tx.Query(ctx, r.e.SQL(countHeld), r.task, users, groups, programs)
-	if err != nil {
-		return fmt.Errorf("count what is held: %w", err)
-	}
-	open, quotas := make([]int, len(users)), make([]*quota, len(users))
 	r.quotas = map[string]*quota{}
-	var n, here int
-	var q quota
-	var limit *int
-	if _, err := pgx.ForEachRow(rows, []any{&n, &here, &q.held, &q.taken, &limit}, func() error {
-		open[n-1] = here
-		if limit != nil {
-			q.limit = *limit
-			bound := q
-			quotas[n-1], r.quotas[users[n-1]] = &bound, &bound
-		}
-		q.taken = nil
-		return nil
-	}); err != nil {
-		return fmt.Errorf("count what is held: %w", err)
-	}
 	for i := range requests {
+		h := holds[of[i]]
 		if r.state.MaxOpen != nil {
-			requests[i].Limit(*r.state.MaxOpen-open[of[i]], plan.AtLimit)
+			requests[i].Limit(*r.state.MaxOpen-h.open, plan.AtLimit)
 		}
-		if q := quotas[of[i]]; q != nil {
-			requests[i].Limit(q.limit-q.held, plan.AtLimit)
+		if h.limit != nil {
+			requests[i].Limit(*h.limit-h.held, plan.AtLimit)
+			r.quotas[of[i].user] = &quota{limit: *h.limit, held: h.held, taken: h.seats}
 		}
 	}
 	return nil

@@ -589,6 +589,7 @@ func (e *Engine) recordAndServe(ctx context.Context, tx pgx.Tx, t clicksTask, ba
 		if r.ahead.ended {
 			return nil, errSettle
 		}
+		e.counts.Store(r.state.counts())
 		if e.nexts.Store(r.state.nexts); r.state.nexts && !r.ahead.both { // those may come before the clicks
 			return nil, errBeginAgain
 		}

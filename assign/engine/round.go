@@ -105,6 +105,9 @@ type lockedState struct {
 // serves reports whether a round can hand something out without a run.
 func (s *lockedState) serves() bool { return (s.fresh || s.Inbox()) && !s.Paused && !s.deleted }
 
+// counts reports whether what somebody holds bounds what they get.
+func (s *lockedState) counts() bool { return s.limited || s.MaxOpen != nil }
+
 // openRound takes the assign locks of the task and of those that it conflicts with, and reads what they protect. tx must be at
 // READ COMMITTED: at a higher level the round would see what there was before it waited for the lock, or fail.
 func (e *Engine) openRound(ctx context.Context, tx pgx.Tx, task int64) (*round, error) {
@@ -339,21 +342,13 @@ func (r *round) assign(ctx context.Context, from supply) error {
 	}
 }
 
-// countOpen looks up one user after another, as the pipelines do: see records. "+ 0" keeps it from reading all that is held of the task.
-const countOpen = `
-select u.name, h.n
-from (select distinct unnest($2::text[]) as name) u
-cross join lateral (select count(*) as n from getwork.work w where w.user_name = u.name and w.state = 'held' and w.task_id + 0 = $1) h`
-
 // requests returns the waiters as the plan sees them, with their room.
 func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request, error) {
 	requests := make([]plan.Request, len(waiting))
-	users := make([]string, len(waiting))
 	if err := r.readSkills(ctx, waiting); err != nil {
 		return nil, err
 	}
 	for i, w := range waiting {
-		users[i] = w.holder.User
 		requests[i] = plan.Request{ID: w.id, Holder: plan.Holder(w.holder), Wanted: w.wanted, Lingers: w.lingers, Room: plan.NoLimit, Anything: w.groups == nil}
 		if w.groups != nil {
 			requests[i].Groups, requests[i].Skills = *w.groups, r.skills[w.holder.User]
@@ -366,28 +361,10 @@ func (r *round) requests(ctx context.Context, waiting []waiter) ([]plan.Request,
 			requests[i].Elsewhere, requests[i].Wanted = w.next == nil || !w.next.first, min(w.wanted, r.state.MaxRequest)
 		}
 	}
-	switch {
-	case len(waiting) == 0:
-		return requests, nil
-	case r.state.limited:
-		return requests, r.limit(ctx, waiting, requests)
-	case r.state.MaxOpen == nil:
+	if len(waiting) == 0 || !r.state.counts() {
 		return requests, nil
 	}
-	rows, err := r.tx.Query(ctx, r.e.SQL(countOpen), r.task, users)
-	if err != nil {
-		return nil, fmt.Errorf("count what is held: %w", err)
-	}
-	open := map[string]int{}
-	var user string
-	var n int
-	if _, err := pgx.ForEachRow(rows, []any{&user, &n}, func() error { open[user] = n; return nil }); err != nil {
-		return nil, fmt.Errorf("count what is held: %w", err)
-	}
-	for i := range requests {
-		requests[i].Limit(*r.state.MaxOpen-open[users[i]], plan.AtLimit)
-	}
-	return requests, nil
+	return requests, r.limit(ctx, waiting, requests)
 }
 
 // reasons maps a plan's reasons to those of the API.
