@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,6 +72,38 @@ func TestRecorded(t *testing.T) {
 	}
 	if d.states() != "" {
 		t.Errorf("events of a deleted hook are left: %s", d.states())
+	}
+}
+
+// A closing is sent with the code that whoever let go of the work named, if they did.
+func TestClosingHasItsCode(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, nil)
+	d.hook(assign.WorkAssignedEvent, assign.WorkClosedEvent)
+	for _, item := range []string{"named", "none"} {
+		d.assign(item)
+		d.exec(`update getwork.work set code = nullif($1, 'none') where item = $1`, item)
+		d.close(item)
+		d.once()
+		d.once() // of one item one at a time
+	}
+	var got []string
+	for _, m := range d.receiver.got {
+		var body struct {
+			Data struct{ Code *string }
+		}
+		if err := json.Unmarshal([]byte(m.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		code := "without a code"
+		if body.Data.Code != nil {
+			code = *body.Data.Code
+		}
+		got = append(got, m.Type+" "+m.Data.Item+": "+code)
+	}
+	want := []string{"work.assigned named: without a code", "work.closed named: named", "work.assigned none: without a code", "work.closed none: without a code"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }
 
