@@ -81,7 +81,7 @@ export function formattedAs(format, v, { currency, places = 0 }) {
       if (!isNumber(v) || Math.abs(v) > Number.MAX_SAFE_INTEGER) return undefined;
       const key = `${currency} ${places}`;
       if (!money.has(key)) {
-        money.set(key, new Intl.NumberFormat(locale, { style: 'currency', currency, currencyDisplay: 'code', minimumFractionDigits: places, maximumFractionDigits: 6 }));
+        money.set(key, new Intl.NumberFormat(locale, { style: 'currency', currency, currencyDisplay: 'code', minimumFractionDigits: places && Math.max(2, places), maximumFractionDigits: 6 }));
       }
       return money.get(key).format(v);
     }

@@ -9,7 +9,7 @@ import { fully, remaining, states, value } from '../../words.js';
 import { details } from './details.js';
 import { afterHours, laters, presets } from './presets.js';
 import { hint } from './tray.js';
-import { becomes, held, keptUntil } from './words.js';
+import { becomes, held, keptUntil, milliseconds } from './words.js';
 
 /** A time's state: how much of a span is left. */
 export const timeOf = (left, whole) => (left === null ? 'none' : left > whole / 2 ? 'ok' : left > whole / 5 ? 'half' : 'fifth');
@@ -49,7 +49,7 @@ export function sheet(row, view, acts) {
     </header>
     ${time(row, { left, soon, title: item.title }, acts)}
     ${said(row)}
-    ${earlier(row)}
+    ${earlier(row, task)}
     ${leftOut(row, acts)}
     ${details(row, item.fields)}
     ${lost ? again(row, item.title, acts) : finish(row, view, acts)}
@@ -94,14 +94,15 @@ function which({ attempt, slot }, task) {
 }
 
 /** What others wrote when they let go of the item before; it is read as soon as the sheet is shown. */
-function earlier(row) {
+function earlier(row, task) {
   if (!row.work.again && !row.work.from && !row.earlier?.length) return nothing;
   const some = row.earlier ?? [];
+  const named = (code) => task?.outcomes?.find((o) => o.code === code)?.label ?? code;
   return html`<section class="earlier" aria-labelledby="notes">
     <h2 id="notes" class="minor">${t`What was written before`}</h2>
     ${row.earlier?.length === 0 ? html`<p class="soft small">${t`Managers alone see how it was let go of before.`}</p>` : nothing}
     ${row.earlier ? nothing : html`<p class="soft small">${t`One moment …`}</p>`}
-    <ol>${some.map((e) => html`<li>${face(e.user)}<p class="small"><b><bdi>${e.user}</bdi></b> <span class="soft">${when(e.closed_at)} · ${e.code ? html`<bdi>${e.code}</bdi>` : states[e.state]}</span></p>
+    <ol>${some.map((e) => html`<li>${face(e.user)}<p class="small"><b><bdi>${e.user}</bdi></b> <span class="soft">${when(e.closed_at)} · ${e.code ? html`<bdi>${named(e.code)}</bdi>` : states[e.state]}</span></p>
       ${[e.note, e.error].filter(Boolean).map((text) => html`<blockquote dir="auto">${text}</blockquote>`)}</li>`)}</ol>
   </section>`;
 }
@@ -111,7 +112,7 @@ export const tooLong = (cut) => t`The note is too long by about ${cut} character
 
 /** The ways in which an item of a task may end, in order: [{code, label, does, note}]; without codes, as the API has it. */
 export const endings = (task) => (task?.outcomes?.length
-  ? task.outcomes.map((o) => ({ ...o, does: o.do === 'complete' ? t`Done` : o.do === 'never' ? t`Nobody gets it any more` : o.after && o.after !== '0s' ? t`Back in ${o.after}` : t`Goes back` }))
+  ? task.outcomes.map((o) => ({ ...o, does: o.do === 'complete' ? t`Done` : o.do === 'never' ? t`Nobody gets it any more` : o.after && o.after !== '0s' ? t`Back in ${span(milliseconds(o.after))}` : t`Goes back` }))
   : [{ label: t`Complete`, does: t`It is done`, do: 'complete' }, { label: t`Remove from queue`, does: t`Nobody gets it any more`, do: 'never' }]);
 
 /** Ends an item in one of these ways; asks first before it is gone for good, and for what the task wants written. */
