@@ -89,11 +89,14 @@ type pushed struct {
 	Deadline  *time.Time `json:"deadline,omitempty"`
 	DoneBy    int        `json:"done_by,omitempty"`
 	Needs     []string   `json:"needs,omitempty"`
+
+	NeedsUntil *time.Time `json:"needs_until,omitempty"`
 }
 
 func (m *manager) push(ctx context.Context, j job) {
 	var all []pushed
 	var keys, late []string
+	untils := map[string]time.Time{}
 	for range 1 + m.rng.IntN(8) {
 		m.count++
 		p := pushed{Item: fmt.Sprintf("%s-%06d", j.keys, m.count), Priority: m.rng.IntN(4)}
@@ -114,10 +117,14 @@ func (m *manager) push(ctx context.Context, j job) {
 		if m.rng.IntN(100) < m.crowd.scenario.habits.due {
 			p.Deadline = new(m.stage.now().Add(time.Duration(m.rng.IntN(60)) * time.Second).UTC())
 		}
+		if p.Needs != nil && m.count%2 == 0 {
+			p.NeedsUntil = new(m.stage.now().Add(time.Duration(1+m.rng.IntN(60)) * time.Second).UTC().Truncate(time.Millisecond))
+			untils[p.Item] = *p.NeedsUntil
+		}
 		all, keys = append(all, p), append(keys, p.Item)
 	}
 	for range 3 {
-		call := m.do(ctx, history.Call{Kind: history.Push, Task: j.name, Items: keys, Later: late}, request{method: http.MethodPost, path: "/api/v1/tasks/" + j.name + "/items", body: all})
+		call := m.do(ctx, history.Call{Kind: history.Push, Task: j.name, Items: keys, Later: late, NeedsUntil: untils}, request{method: http.MethodPost, path: "/api/v1/tasks/" + j.name + "/items", body: all})
 		if call.Status != 0 && call.Status < 500 {
 			break
 		}

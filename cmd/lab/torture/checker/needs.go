@@ -2,14 +2,51 @@ package checker
 
 import (
 	"slices"
+	"time"
 
 	"getwork/cmd/lab/torture/history"
 )
 
 // mayNeed reports whether an item is known to have needed something.
 func (it *item) mayNeed() bool {
-	return slices.ContainsFunc(it.works, func(w *work) bool { return len(w.row.Needs) > 0 }) ||
+	return !it.until.IsZero() || slices.ContainsFunc(it.works, func(w *work) bool { return len(w.row.Needs) > 0 }) ||
 		slices.ContainsFunc(it.pushed, func(row *history.ItemRow) bool { return len(row.Needs) > 0 })
+}
+
+// sortNeeds notes until when pushed items need something. Of a key that was pushed anew nobody knows which push it is.
+func (t *trial) sortNeeds() {
+	anew := map[*item]bool{}
+	for _, i := range t.calls {
+		c := t.entries[i].Call
+		k := t.task(c.Task)
+		if c.Kind != history.Push || k == nil {
+			continue
+		}
+		for _, key := range c.Items {
+			it := t.item(k.ID, key)
+			if until := c.NeedsUntil[key]; !anew[it] || it.until.Equal(until) {
+				it.until, anew[it] = until, true
+			} else {
+				it.until = time.Time{}
+			}
+			k.rules = k.rules || len(c.NeedsUntil) > 0
+		}
+	}
+}
+
+// judgeUntil: an item needs something until its time, and nothing afterwards. A round may have stood still after it has read that.
+func (t *trial) judgeUntil(w *work) {
+	it := t.items[itemKey{w.row.Task, w.row.Item}]
+	if it == nil || it.until.IsZero() || t.clock.jumped() {
+		return
+	}
+	t.judged("what an item needs for a time")
+	switch bound := len(w.row.Needs) > 0; {
+	case !bound && it.until.Sub(w.row.AssignedAt) > unordered:
+		t.broken(Able, nil, "an item that needs something until %s was given as one that needs nothing: %s", it.until, w.describe())
+	case bound && w.row.Request != nil && w.row.AssignedAt.Sub(it.until) > unordered:
+		t.broken(Able, nil, "an item that needed something until %s was given as one that still does: %s", it.until, w.describe())
+	}
 }
 
 // judgeNeeds: whoever is given an item has all that it needs: groups, as of their request, or skills. A round may have stood still after it
@@ -31,6 +68,9 @@ func (t *trial) judgeNeeds() {
 		anything[row.User] = anything[row.User] || row.Groups == nil
 	}
 	for _, w := range t.works {
+		if w.row != nil {
+			t.judgeUntil(w)
+		}
 		if w.row == nil || len(w.row.Needs) == 0 {
 			continue
 		}

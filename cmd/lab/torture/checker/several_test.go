@@ -50,6 +50,11 @@ func (h *tale) goesOn(share float64, children int) {
 	}
 }
 
+// needsUntil has the item of work need something until a moment.
+func (h *tale) needsUntil(i int, at float64) {
+	h.call(history.Push, 0).NeedsUntil = map[string]time.Time{h.work(i).Item: h.moment(at)}
+}
+
 // needs has an item need something, and nobody be in a group.
 func (h *tale) needs(i int, needs ...string) {
 	h.work(i).Needs = needs
@@ -133,6 +138,12 @@ func TestBrokenBySeveral(t *testing.T) {
 			h.teaches(30, oliver)
 			h.work(loan4).Request = &h.request(0).ID
 		}, Able, "needs [french]"},
+		{"needs nothing before its time", func(h *tale) { h.needsUntil(caseA, 60) }, Able, "as one that needs nothing"},
+		{"needs something after its time", func(h *tale) {
+			h.needsUntil(caseAtoo, 10)
+			h.needs(caseAtoo, "desk")
+			h.request(0).Groups, h.work(caseAtoo).Request = []string{"desk"}, &h.request(0).ID
+		}, Able, "as one that still does"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := tale{told().end()}
@@ -166,6 +177,7 @@ func TestInnocentOfSeveral(t *testing.T) {
 		"drawn, and open there already":      func(h *tale) { h.goesOn(1, 1); h.Tables.Items[2].From = nil; h.Tables.Items[2].PushedAt = h.moment(3) },
 		"given to who can":                   func(h *tale) { h.teaches(1, oliver, "french", "german"); h.needs(loan1, "french") },
 		"given to who could a moment before": func(h *tale) { h.teaches(1, oliver, "french"); h.teaches(1.5, oliver); h.needs(loan1, "french") },
+		"needs nothing any more":             func(h *tale) { h.needsUntil(caseAtoo, 20) },
 		"given to a member":                  func(h *tale) { h.needs(loan1, "desk"); h.request(0).Groups = []string{"desk"} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,7 +87,8 @@ type item struct {
 	key    itemKey
 	works  []*work // those with a row, by id
 	pushed []*history.ItemRow
-	places int // the greatest number of holders at a time; 0: unknown
+	until  time.Time // when what it needs ends; zero: never, or not known for certain
+	places int       // the greatest number of holders at a time; 0: unknown
 }
 
 // sight is one time that a client heard something.
@@ -131,6 +132,7 @@ func newTrial(h history.History, c Config) *trial {
 	t.decodeAll()
 	t.sortTables()
 	t.sortEntries()
+	t.sortNeeds()
 	t.judgeTags()
 	t.sortSights()
 	return t

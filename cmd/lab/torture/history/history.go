@@ -65,6 +65,9 @@ type Call struct {
 	Items   []string `json:"items,omitempty"` // pushed, redriven
 	Later   []string `json:"later,omitempty"` // the pushed items that must not be handed out before some time
 	Request int64    `json:"request,omitempty"`
+
+	NeedsUntil map[string]time.Time `json:"needs_until,omitempty"` // the pushed items that need something, and until when, by the database's clock
+
 	Work    int64    `json:"work,omitempty"`
 	To      string   `json:"to,omitempty"` // reassign, claim, release, a manager's pipeline, and changes of rights: the other user, or the token; return: "others"
 	Count   int      `json:"count,omitempty"`
