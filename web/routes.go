@@ -40,7 +40,7 @@ func (s *server) api(m *mux.Router) {
 		add("GET", path, operation{scope: read, tasks: tasks, roles: may, wall: true}, h)
 	}
 	counts("/me", narrowed, s.whoAmI)
-	counts("/tasks", narrowed, s.listTasks, all...)
+	counts("/tasks", narrowed, packed(s.listTasks), all...)
 	route("POST", "/tasks", manage, outside, s.createTask, Manager)
 	counts("/tasks/{task}", inPath, withTask(s.showTask), all...)
 	route("PATCH", "/tasks/{task}", manage, inPath, withTask(s.updateTask), Manager)
