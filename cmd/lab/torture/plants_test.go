@@ -48,7 +48,7 @@ var plants = []plant{
 			"	body = shown.AppendJSON(make([]byte, 0, assign.SizeOf(shown.Work, 1)))\n	if id := shown.ID; id > 0 {\n		return tagOf([]byte(strconv.FormatInt(id, 10))), body\n	}\n"},
 		torture.Options{}},
 	{"nobody counts what a user holds", checker.Limits,
-		edit{"assign", "case r.state.MaxOpen == nil:", "default:"},
+		edit{"assign", "if r.state.MaxOpen != nil {", "if false {"},
 		torture.Options{Scenario: "places"}},
 	{"rounds of two tasks give one seat", checker.Limits,
 		edit{"schema", "create unique index concurrently work_seat", "create index concurrently work_seat"},
