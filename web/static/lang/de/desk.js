@@ -11,7 +11,7 @@ export default {
   'New: {0}.': 'Neu: {0}.',
   '{0} new': '{0} neu',
   'Get next work': 'Nächsten Vorgang holen',
-  'Keep me supplied with': 'Versorge mich mit',
+  'Keep me supplied with {0} items': 'Versorge mich mit {0} Vorgängen',
   'It came from {0}.': 'Er kam aus {0}.',
   'None of your tasks has anything now.': 'In keiner Ihrer Aufgaben gibt es gerade etwas.',
   'Everything in your tasks is held or put off.': 'Alles in Ihren Aufgaben ist in Arbeit oder zurückgestellt.',

@@ -122,18 +122,20 @@ export function list(cards, shelf, supply, view, acts) {
     shown += some.length;
     if (!group) return rows;
     const sum = some.reduce((n, { card }) => n + left(card.task), 0);
+    const late = some.reduce((n, { card }) => n + (card.task.late || 0), 0);
     const open = shelf.isOpen(group, shown <= unfolded || cards.size <= unfolded + 2);
     const count = open ? sum.toLocaleString(locale) : plural(some.length, '{0} task · {1}', '{0} tasks · {1}', sum.toLocaleString(locale));
     return html`<details class="group" .open=${live(open)} @toggle=${(e) => { if (e.target.open !== open) { shelf.fold(group, !e.target.open); acts.draw(); } }}>
-      <summary tabindex="-1">${icon('chevron-right')}<span dir="auto">${group}</span><b>${count}</b></summary>${rows}</details>`;
+      <summary tabindex="-1">${icon('chevron-right')}<span dir="auto">${group}</span>${
+        late && !open ? html`<span class="tag" data-time="half">${t`${late} late`}</span>` : nothing}<b>${count}</b></summary>${rows}</details>`;
   };
   return html`
     <div class="search">${icon('search')}<input id="find" type="search" aria-label=${t`Find a task`} placeholder=${t`Find a task`} aria-keyshortcuts="/"
       .value=${live(shelf.query)} @input=${(e) => { shelf.query = e.target.value; acts.draw(); }} @keydown=${(e) => down(e)}><kbd aria-hidden="true">/</kbd></div>
     <div id="tasks" @keydown=${arrows} @focusin=${stop}>${groups.map(of)}</div>
     ${shelf.query && !groups.length ? html`<p class="empty">${t`No task of that name.`}</p>` : nothing}
-    <label class="supply soft small">${t`Keep me supplied with`} <input type="number" min="0" max="20" .value=${live(String(supply.n))}
-      @change=${(e) => { supply.n = Math.min(20, Math.max(0, Math.trunc(e.target.valueAsNumber) || 0)); acts.supply(); }}></label>`;
+    <label class="supply soft small">${t`Keep me supplied with ${html`<input type="number" min="0" max="20" .value=${live(String(supply.n))}
+      @change=${(e) => { supply.n = Math.min(20, Math.max(0, Math.trunc(e.target.valueAsNumber) || 0)); acts.supply(); }}>`} items`}</label>`;
 }
 
 /** From the field down into the list. */
