@@ -20,8 +20,7 @@ const answersMiB = 400
 // Some users hold 60 items of 1 MB each, as a version without limits let them, and read them all at once, in every way that there is:
 // six calls each, lists and tables, and live channels whose clients read nothing. Who gets no room is answered 429, and the node takes
 // no more memory than docs/sizing.md says. Meanwhile a user with little is answered.
-func TestLargeAnswers(t *testing.T) {
-	t.Parallel()
+func TestLargeAnswers(t *testing.T) { // beside others, a gigabyte under the race detector takes longer than a call may
 	schematest.Long(t)
 	const users, held, idle = 2, 60, 2
 	s := newSite(t, 1, "")
