@@ -90,8 +90,9 @@ type Engine struct {
 
 	endedAt atomic.Pointer[time.Time] // when this node last heard that a log-in has ended
 
-	// When clicks last met their task, requests over several tasks waited; what its askers hold was counted.
-	nexts, counts atomic.Bool
+	// What was so when clicks last met their task. Their next round reads accordingly; if that is wrong by then, it reads again.
+	nexts  atomic.Bool // requests over several tasks waited
+	counts atomic.Bool // what users hold bounded what they got
 
 	lastNotify atomic.Int64 // when a round of this node announced itself, though it answered only its own clicks, or another node was heard; in ns
 

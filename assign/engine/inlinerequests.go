@@ -253,8 +253,10 @@ type prefetch struct {
 	asked  int     // at most so many offers were asked for
 	proofs []proof // what the clicks show
 	ended  bool    // some of it is no good any more
-	whose  []whose // who clicks, if what they hold was counted when clicks last met their task
-	holds  map[whose]holding
+
+	counted []counted // who clicks, if work was counted when clicks last met their task
+	holds   map[counted]holding
+
 	line
 	tickets []ticket
 	users   []string        // of the clicks that have keys
@@ -300,14 +302,14 @@ func (a *prefetch) queue(r *round, batch *pgx.Batch, clicks []*click) {
 		batch.Queue(r.e.SQL(selectEnded), credentials, untils)
 	}
 	if r.e.counts.Load() {
-		a.holds = make(map[whose]holding, len(clicks))
+		a.holds = make(map[counted]holding, len(clicks))
 		for _, k := range clicks {
-			of := whoseOf(k.holder.User, k.Click)
+			of := countedOf(k.holder.User, k.Click)
 			if _, known := a.holds[of]; !known {
-				a.holds[of], a.whose = holding{}, append(a.whose, of)
+				a.holds[of], a.counted = holding{}, append(a.counted, of)
 			}
 		}
-		queueHeld(r, batch, a.whose)
+		queueHeld(r, batch, a.counted)
 	}
 	a.users, a.keys, a.scopes = keysOf(clicks, r.task)
 	a.queueKeys(r, batch)
@@ -352,8 +354,8 @@ func (a *prefetch) read(results pgx.BatchResults) error {
 		}
 		a.ended = len(ended) > 0
 	}
-	if err == nil && a.whose != nil {
-		err = readHeld(results, a.whose, a.holds)
+	if err == nil && a.counted != nil {
+		err = readHeld(results, a.counted, a.holds)
 	}
 	if err == nil {
 		err = a.readKeys(results)

@@ -41,14 +41,14 @@ func seatTaken(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.ConstraintName == "work_seat"
 }
 
-// whose is a user whose work a round counts. Many programs of one user are one.
-type whose struct {
+// counted is a user whose work a round counts. Many programs of one user are one.
+type counted struct {
 	user, groups string // groups as text; empty: they need none
 	program      bool
 }
 
-func whoseOf(user string, who assign.Click) whose {
-	a := whose{user: user, program: who.Program}
+func countedOf(user string, who assign.Click) counted {
+	a := counted{user: user, program: who.Program}
 	if groups := groupsOf(who); groups != nil {
 		a.groups = *groups
 	}
@@ -73,7 +73,7 @@ cross join lateral (
 left join ` + records.LimitsInForce + ` on true`
 
 // queueHeld asks for what users hold.
-func queueHeld(r *round, batch *pgx.Batch, of []whose) {
+func queueHeld(r *round, batch *pgx.Batch, of []counted) {
 	users, groups, programs := make([]string, len(of)), make([]*string, len(of)), make([]bool, len(of))
 	for i := range of {
 		users[i], programs[i] = of[i].user, of[i].program
@@ -85,7 +85,7 @@ func queueHeld(r *round, batch *pgx.Batch, of []whose) {
 }
 
 // readHeld adds the result of queueHeld to holds.
-func readHeld(results pgx.BatchResults, of []whose, holds map[whose]holding) error {
+func readHeld(results pgx.BatchResults, of []counted, holds map[counted]holding) error {
 	rows, err := results.Query()
 	if err != nil {
 		return err
@@ -103,14 +103,14 @@ func readHeld(results pgx.BatchResults, of []whose, holds map[whose]holding) err
 
 // limit lowers the room of the requests by the task's limit and by those over all tasks, and remembers the quotas.
 func (r *round) limit(ctx context.Context, waiting []waiter, requests []plan.Request) error {
-	holds := map[whose]holding{}
+	holds := map[counted]holding{}
 	if r.ahead != nil {
 		maps.Copy(holds, r.ahead.holds)
 	}
-	of := make([]whose, len(waiting))
-	var unknown []whose
+	of := make([]counted, len(waiting))
+	var unknown []counted
 	for i, w := range waiting {
-		of[i] = whoseOf(w.holder.User, assign.Click{Groups: requests[i].Groups, Anything: requests[i].Anything, Program: w.program})
+		of[i] = countedOf(w.holder.User, assign.Click{Groups: requests[i].Groups, Anything: requests[i].Anything, Program: w.program})
 		if _, known := holds[of[i]]; !known {
 			holds[of[i]], unknown = holding{}, append(unknown, of[i])
 		}
