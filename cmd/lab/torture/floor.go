@@ -34,27 +34,31 @@ func (r *Report) prove(own *findings) {
 	}
 }
 
-// ofAll are what a minute of everything shows, and unlessSet what it shows unless the clock is set, as [checker.Report] calls them. Whether
-// a web hook is told soon is judged in quiet moments only, of which a minute on a busy machine may have none.
+// What a run of everything shows, as [checker.Report] calls it: ofAll within a minute, unlessSet unless the clock is set, and rare things
+// within five minutes. Whether a web hook is told soon is judged in quiet moments only, of which a busy machine may have none.
 var (
-	ofAll = []string{"holdings", "certain holdings", "attempts", "closed leases", "returns of an item", "items under four eyes", "users with a limit",
+	ofAll = []string{"holdings", "certain holdings", "attempts", "closed leases", "returns of an item", "items under four eyes",
 		"work of an inbox", "pushed items", "served requests that might have overtaken", "sights of ended requests", "sights of closed work", "reasons of none",
 		"events for web hooks", "events delivered, or due", "events of an item, and the one before", "events that a receiver accepted",
-		"reasons where one is required", "items that several complete", "items that nobody completes twice", "completions, and whether they went on",
-		"work put aside, or taken up again"}
-	unlessSet = []string{"ages of what was handed out", "items given, and whether they were the best", "leases of whose end a socket was to warn", "what an item needs, and who was given it"}
+		"reasons where one is required", "items that several complete", "items that nobody completes twice"}
+	unlessSet = []string{"ages of what was handed out", "items given, and whether they were the best"}
+	rare      = []string{"users with a limit", "completions, and whether they went on", "work put aside, or taken up again",
+		"leases of whose end a socket was to warn", "what an item needs, and who was given it"}
 )
 
-// proveAll adds a finding for each rule that had nothing to judge in a minute of everything: it may look for something that is
+// proveAll adds a finding for each rule that had nothing to judge in a run of everything: it may look for something that is
 // called otherwise by now.
 func (r *Report) proveAll(own *findings) {
 	const enough = 300
 	if r.Options.Scenario != Defaults.Scenario || r.Options.For < time.Minute || total(r.Work) < enough {
 		return
 	}
-	expected := ofAll
+	expected := slices.Clone(ofAll)
 	if r.Judged["jumps of the database's clock"] == 0 {
-		expected = slices.Concat(ofAll, unlessSet)
+		expected = append(expected, unlessSet...)
+		if r.Options.For >= 5*time.Minute {
+			expected = append(expected, rare...)
+		}
 	}
 	for _, what := range expected {
 		if r.Judged[what] == 0 {

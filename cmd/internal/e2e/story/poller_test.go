@@ -205,7 +205,7 @@ func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluste
 		default:
 			_, a, err = me.Dispose(c.T.Context(), w.ID, outcome, "")
 		}
-		if err == nil {
+		if err == nil && a.Status != 503 {
 			if a.Status != 200 && a.Problem.Type != "/problems/lease-lost" {
 				c.T.Errorf("%s lets go of %s: %d %s", me.Instance, w.Item, a.Status, a.Body)
 			}
@@ -213,7 +213,7 @@ func (c *crew) letGo(me cluster.Client, w assign.Work, outcome string) (a cluste
 		}
 		me.URL = c.Nodes[node%3].URL
 	}
-	c.T.Errorf("%s can't let go of %s: %v", me.Instance, w.Item, err)
+	c.T.Errorf("%s can't let go of %s: %d %s, %v", me.Instance, w.Item, a.Status, a.Body, err)
 	return a
 }
 
