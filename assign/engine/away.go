@@ -20,13 +20,15 @@ import (
 // also finds what a node left that died, a click that committed beside the beginning, and work of a round that had the assign lock before.
 
 // heldAway is true for an absence a whose user holds work of a task that does not let them keep it. Work whose lease has run out is the
-// sweep's.
+// sweep's. The order is that of the index by user: without it PostgreSQL may read all work, once for each absence.
 const heldAway = `exists (
-      select from getwork.work w
+      select from (
+        select w.task_id from getwork.work w
+        where w.user_name = a.user_name and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
+        order by w.user_name, w.instance, w.task_id, w.item) w
       join getwork.task_state s on s.task_id = w.task_id
       join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
-      where w.user_name = a.user_name and w.state = 'held' and (w.lease_expires_at is null or w.lease_expires_at > clock_timestamp())
-        and v.on_away in ('release', 'to'))`
+      where v.on_away in ('release', 'to'))`
 
 const (
 	endAbsences = `
