@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"getwork/assign"
 	"getwork/cmd/internal/bench"
 	"getwork/cmd/internal/bench/stage"
 	"getwork/ws/client"
@@ -30,26 +30,23 @@ func rulesFigures(e *stage.Env) []*bench.Figure {
 
 func nextSize(e *stage.Env) int { return stage.Sized(e, 100, 1000) }
 
-// rules measures what limits, absences and clicks over all tasks cost.
+// rules measures what limits, absences and clicks over all tasks cost. What is compared takes turns on one getwork, there and back:
+// two databases differ by more than the rules cost.
 func rules(ctx context.Context, r *bench.Rounds) error {
-	plain := stage.FreshLoad{Users: 64, Names: 20_000, Nodes: 1, Items: stage.Sized(r.Env, 100_000, 300_000), Window: stage.Sized(r.Env, 2*time.Second, 8*time.Second)}
-	ruled, next := plain, plain
-	ruled.Ready, next.Next = setRules, true
-	parts := []struct {
-		load stage.FreshLoad
-		keys []string
-	}{{plain, []string{"limit_rules_cpu", "limit_next_cpu"}}, {ruled, []string{"rules_cpu"}}, {next, []string{"next_cpu"}}}
+	load := stage.FreshLoad{Users: 64, Names: 20_000, Nodes: 1, Items: stage.Sized(r.Env, 200_000, 600_000), Window: stage.Sized(r.Env, time.Second, 4*time.Second)}
+	plain, ruled, next := stage.Turn{Ready: setRules(0)}, stage.Turn{Ready: setRules(50)}, stage.Turn{Ready: setRules(0), Next: true}
+	keys := [][]string{{"limit_rules_cpu", "limit_next_cpu"}, {"rules_cpu"}, {"next_cpu"}}
 	for range r.Each() {
-		for _, p := range parts {
-			c, err := r.FreshClicks(ctx, p.load)
-			if err != nil {
-				return err
-			}
-			for _, key := range p.keys {
-				r.Add(key, c.Database+c.Nodes)
+		costs, err := r.FreshTurns(ctx, load, plain, ruled, next, next, ruled, plain)
+		if err != nil {
+			return err
+		}
+		for i := range keys {
+			there, back := costs[i], costs[len(costs)-1-i]
+			for _, key := range keys[i] {
+				r.Add(key, (there.Database+there.Nodes+back.Database+back.Nodes)/2)
 			}
 		}
-		slices.Reverse(parts) // so that being later does not always count against the same one
 		took, err := waitForNext(ctx, r.Env)
 		if err != nil {
 			return err
@@ -59,22 +56,37 @@ func rules(ctx context.Context, r *bench.Rounds) error {
 	return nil
 }
 
-// setRules gives everybody a limit that nobody reaches, and sends people away who don't click.
-func setRules(ctx context.Context, s *stage.Stage) error {
-	shown, err := s.Show(ctx, "bench", "manager")
-	if err != nil {
-		return err
-	}
-	err = s.Client(0).Do(ctx, http.MethodPut, "/api/v1/limits", map[string]any{"everybody": 200}, nil, append(stage.As(shown), client.Header("If-Match", "*"))...)
-	if err != nil {
-		return fmt.Errorf("set the limits: %w", err)
-	}
-	for n := range 50 {
-		if err := s.Call(ctx, 0, "bench", "manager", "/api/v1/absences", map[string]any{"user": fmt.Sprint("absent ", n)}); err != nil {
-			return fmt.Errorf("send people away: %w", err)
+// setRules sends so many people away who don't click, and gives everybody a limit that nobody reaches; 0: without either.
+func setRules(away int) func(ctx context.Context, s *stage.Stage) error {
+	return func(ctx context.Context, s *stage.Stage) error {
+		shown, err := s.Show(ctx, "bench", "manager")
+		if err != nil {
+			return err
 		}
+		c, as := s.Client(0), stage.As(shown)
+		var before struct{ Absences []assign.Absence }
+		if err := c.Do(ctx, http.MethodGet, "/api/v1/absences?limit=100", nil, &before, as...); err != nil {
+			return fmt.Errorf("see who is away: %w", err)
+		}
+		for _, a := range before.Absences {
+			if err := c.Do(ctx, http.MethodDelete, fmt.Sprint("/api/v1/absences/", a.ID), nil, nil, as...); err != nil {
+				return fmt.Errorf("bring people back: %w", err)
+			}
+		}
+		limits := map[string]any{}
+		if away > 0 {
+			limits["everybody"] = 200
+		}
+		if err := c.Do(ctx, http.MethodPut, "/api/v1/limits", limits, nil, append(as, client.Header("If-Match", "*"))...); err != nil {
+			return fmt.Errorf("set the limits: %w", err)
+		}
+		for n := range away {
+			if err := s.Call(ctx, 0, "bench", "manager", "/api/v1/absences", map[string]any{"user": fmt.Sprint("absent ", n)}); err != nil {
+				return fmt.Errorf("send people away: %w", err)
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
 // waitForNext returns how long it takes until everybody is answered who clicks over ten tasks whose shelves are empty, the first click included.

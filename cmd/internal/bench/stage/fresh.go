@@ -10,16 +10,28 @@ import (
 type FreshLoad struct {
 	Users, Nodes int
 	Tasks, Names int           // as a load's; 0: one, and the users' own
-	Next         bool          // they ask over all tasks, of which there is one
 	Others       int           // nodes on which nobody clicks
 	Items        int           // 0: enough for the usual window
 	Window       time.Duration // 0: the usual one
+}
 
-	Ready func(ctx context.Context, s *Stage) error // called before the load, if it is not nil
+// Turn is a window in which something is measured.
+type Turn struct {
+	Ready func(ctx context.Context, s *Stage) error // called before it, if it is not nil
+	Next  bool                                      // people ask over all tasks, of which there is one
 }
 
 // FreshClicks returns what clicks on a fresh shelf cost, on a getwork of its own.
-func (e *Env) FreshClicks(ctx context.Context, l FreshLoad) (c Cost, err error) {
+func (e *Env) FreshClicks(ctx context.Context, l FreshLoad) (Cost, error) {
+	costs, err := e.FreshTurns(ctx, l, Turn{})
+	if err != nil {
+		return Cost{}, err
+	}
+	return costs[0], nil
+}
+
+// FreshTurns returns what clicks on a fresh shelf cost in each of the turns, one after the other on one getwork.
+func (e *Env) FreshTurns(ctx context.Context, l FreshLoad, turns ...Turn) (costs []Cost, err error) {
 	if l.Items == 0 {
 		l.Items, l.Window = Sized(e, 150_000, 600_000), Sized(e, 2*time.Second, 5*time.Second)
 	}
@@ -51,16 +63,18 @@ func (e *Env) FreshClicks(ctx context.Context, l FreshLoad) (c Cost, err error) 
 				return err
 			}
 		}
-		if l.Ready != nil {
-			if err := l.Ready(ctx, s); err != nil {
+		for _, turn := range turns {
+			if turn.Ready != nil {
+				if err := turn.Ready(ctx, s); err != nil {
+					return err
+				}
+			}
+			out, err := s.Measure(ctx, Load{among: tasks, Users: l.Users, next: turn.Next, names: l.Names, nodes: l.Nodes, Most: most / len(turns)}, l.Window, nil)
+			if err != nil {
 				return err
 			}
+			costs = append(costs, out.Cost())
 		}
-		out, err := s.Measure(ctx, Load{among: tasks, Users: l.Users, next: l.Next, names: l.Names, nodes: l.Nodes, Most: most}, l.Window, nil)
-		if err != nil {
-			return err
-		}
-		c = out.Cost()
 		for _, task := range tasks {
 			if err := s.Check(ctx, task); err != nil {
 				return err
@@ -71,5 +85,5 @@ func (e *Env) FreshClicks(ctx context.Context, l FreshLoad) (c Cost, err error) 
 	if err != nil {
 		err = fmt.Errorf("%s, %d users, nodes: %d and %d: %w", e.Binary, l.Users, l.Nodes, l.Others, err)
 	}
-	return c, err
+	return costs, err
 }
