@@ -55,6 +55,11 @@ type Bucket struct {
 	Expired    int64 `json:"expired"`
 	Reassigned int64 `json:"reassigned"`
 	Held       int64 `json:"held"`
+
+	// The items that were left at its end, by the task's last list and what was handed out since, and how many came in: how many more are
+	// left, and what was handed out and did not come back. Nil if nobody knows: of steps shorter than an hour, and before the first list.
+	Left *int64 `json:"left,omitempty"`
+	Came *int64 `json:"came,omitempty"`
 }
 
 // Waits are percentiles of the time that requests waited, in milliseconds. Each is an observed wait.

@@ -94,7 +94,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("waits %+v, runs %+v", b.WaitMS, b.RunMS)
 	}
 	b.WaitMS, b.RunMS = nil, nil
-	if diff := cmp.Diff(assign.Bucket{At: h.From, Requests: 1, Given: 1, Runs: 1, Assigned: 3, Completed: 1, Returned: 1, Held: 1}, b); diff != "" {
+	if diff := cmp.Diff(assign.Bucket{At: h.From, Requests: 1, Given: 1, Runs: 1, Assigned: 3, Completed: 1, Returned: 1, Held: 1, Left: new(int64(3))}, b); diff != "" {
 		t.Error(diff)
 	}
 	if h := read[assign.History](n.call(t, "GET", "/api/v1/history", manager(), "").want(200)); len(h.Tasks) != 2 || h.Tasks[0].Task != "photos" ||

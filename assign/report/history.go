@@ -3,11 +3,13 @@ package report
 import (
 	"context"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
+	"getwork/assign/records"
 )
 
 // History counts what happened to each task, in steps of the same length. It refuses a name that no task has with
@@ -44,6 +46,9 @@ func (r *Report) readHistory(ctx context.Context, k spanKey) (h assign.History, 
 		} else if b, err = newBuckets(k, now, ids); err == nil {
 			err = b.count(ctx, r.sql, tx)
 		}
+		if err == nil && b.step >= time.Hour {
+			err = b.leave(ctx, r.sql, tx)
+		}
 		if err != nil {
 			return err
 		}
@@ -65,6 +70,7 @@ type buckets struct {
 	of   map[int64][]assign.Bucket
 
 	codes map[int64]assign.Codes // of all buckets of a task
+	taken map[int64]int64        // what was handed out from a task's last list, and is held or is done
 }
 
 // newBuckets returns the empty buckets of a span. Without a step it takes the first usual one that keeps within the limits, so that
@@ -101,7 +107,7 @@ func newBuckets(k spanKey, now time.Time, ids []int64) (*buckets, error) {
 
 // emptyBuckets returns n empty buckets of each task.
 func emptyBuckets(from time.Time, step time.Duration, n int, ids []int64) *buckets {
-	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * step), step: step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids)), codes: map[int64]assign.Codes{}}
+	b := &buckets{from: from, last: from.Add(time.Duration(n-1) * step), step: step, ids: ids, of: make(map[int64][]assign.Bucket, len(ids)), codes: map[int64]assign.Codes{}, taken: map[int64]int64{}}
 	for _, id := range ids {
 		all := make([]assign.Bucket, n)
 		for i := range all {
@@ -143,16 +149,31 @@ where started_at >= $1::timestamptz and ` + onlyTasks + `
 group by 1, 2`
 
 	// Work that was handed out since then is either held, or was closed since then. Earlier events, and held work, have no
-	// bucket: null.
+	// bucket: null. The last column counts what was handed out since the task's last list.
 	countWork = `
-select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, e.code, count(*)
+select w.task_id, e.what, case when e.happened >= $1 then ` + bucketOf + `e.happened), $1) end, e.code, count(*), count(*) filter (where w.assigned_at >= l.started_at)
 from (
   select task_id, state, assigned_at, closed_at, code from getwork.work where closed_at >= $1::timestamptz and ` + onlyTasks + `
   union all
   select task_id, state, assigned_at, null, null from getwork.work where state = 'held' and ` + onlyTasks + `
 ) w
 cross join lateral (values ('assigned', w.assigned_at, null), (w.state, w.closed_at, w.code)) e (what, happened, code)
+left join (select s.task_id, u.started_at from getwork.task_state s join getwork.run u on u.id = s.last_run) l on l.task_id = w.task_id
 group by 1, 2, 3, 4`
+
+	// What is left now, of tasks of which it is known.
+	selectFree = `
+select s.task_id, case when v.query is null then ` + records.Ready + ` else u.given - u.passed_over - u.blocked end as free
+from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
+left join getwork.run u on u.id = s.last_run
+where s.task_id = any($1::bigint[]) and (v.query is null or u.given is not null)`
+
+	// What was left at the ends of hours.
+	selectLeft = `
+select task_id, hour + interval '1 hour', free
+from getwork.task_hour
+where hour >= $2::timestamptz - interval '1 hour' and task_id = any($1::bigint[]) and free is not null
+order by hour`
 )
 
 // count fills the buckets.
@@ -175,6 +196,51 @@ func (b *buckets) count(ctx context.Context, sql func(string) string, tx pgx.Tx)
 		}
 	}
 	return nil
+}
+
+// leave notes what was left at the end of each step, and what came in.
+func (b *buckets) leave(ctx context.Context, sql func(string) string, tx pgx.Tx) error {
+	before := make(map[int64]*int64, len(b.of)) // what was left at the beginning of the first step
+	rows, err := tx.Query(ctx, sql(selectLeft), b.ids, b.from)
+	if err != nil {
+		return err
+	}
+	var task, n int64
+	var ended time.Time
+	_, err = pgx.ForEachRow(rows, []any{&task, &ended, &n}, func() error {
+		all := b.of[task]
+		if i := sort.Search(len(all), func(i int) bool { return !all[i].At.Before(ended) }) - 1; i >= 0 {
+			all[i].Left = new(n)
+		} else {
+			before[task] = new(n)
+		}
+		return nil
+	})
+	if err == nil {
+		err = b.free(ctx, sql, tx, func(task, n int64) { all := b.of[task]; all[len(all)-1].Left = &n })
+	}
+	for task, all := range b.of {
+		former := before[task]
+		for i := range all {
+			c := &all[i]
+			if former != nil && c.Left != nil {
+				c.Came = new(max(0, *c.Left-*former+c.Assigned-c.Returned-c.FailedWork-c.Expired-c.Reassigned))
+			}
+			former = c.Left
+		}
+	}
+	return err
+}
+
+// free calls f with what is left now of each task of which it is known.
+func (b *buckets) free(ctx context.Context, sql func(string) string, tx pgx.Tx, f func(task, n int64)) error {
+	rows, err := tx.Query(ctx, sql(selectFree), b.ids)
+	if err != nil {
+		return err
+	}
+	var task, n int64
+	_, err = pgx.ForEachRow(rows, []any{&task, &n}, func() error { f(task, max(0, n-b.taken[task])); return nil })
+	return err
 }
 
 func (b *buckets) readRequests(rows pgx.Rows) error {
@@ -210,15 +276,18 @@ func (b *buckets) readRuns(rows pgx.Rows) error {
 }
 
 func (b *buckets) readWork(rows pgx.Rows, held map[int64]int64) error {
-	var task, n int64
+	var task, n, since int64
 	var what string
 	var at *time.Time
 	var code *string
-	_, err := pgx.ForEachRow(rows, []any{&task, &what, &at, &code, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&task, &what, &at, &code, &n, &since}, func() error {
 		if code != nil {
 			codes := b.codes[task]
 			codes.Add(*code, n)
 			b.codes[task] = codes
+		}
+		if what == "held" || what == "completed" || what == "never" {
+			b.taken[task] += since
 		}
 		switch {
 		case what == "held":

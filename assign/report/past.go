@@ -108,6 +108,7 @@ func (r *Report) readSums(ctx context.Context, tx pgx.Tx, k spanKey, now time.Ti
 	if err := live.count(ctx, r.sql, tx); err != nil {
 		return nil, err
 	}
+	b.taken = live.taken
 	for _, id := range ids {
 		for i := range live.of[id] {
 			add(id, &live.of[id][i])

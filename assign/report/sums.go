@@ -35,10 +35,10 @@ const (
 	// counted at different times in any order, and what --retention has removed since the first count takes nothing away.
 	upsertSums = `
 insert into getwork.task_hour as h (hour, task_id, requests, given, empty, failed, cancelled, wait_p50, wait_p90, wait_max, runs, runs_failed, run_p50, run_max,
-  assigned, completed, returned, never, failed_work, expired, reassigned, held)
+  assigned, completed, returned, never, failed_work, expired, reassigned, held, free)
 select u.*
 from unnest($1::timestamptz[], $2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[], $8::float8[], $9::float8[], $10::float8[], $11::int[], $12::int[],
-  $13::float8[], $14::float8[], $15::int[], $16::int[], $17::int[], $18::int[], $19::int[], $20::int[], $21::int[], $22::int[]) u
+  $13::float8[], $14::float8[], $15::int[], $16::int[], $17::int[], $18::int[], $19::int[], $20::int[], $21::int[], $22::int[], $23::int[]) u
 order by 1, 2
 on conflict (hour, task_id) do update set
   requests = greatest(h.requests, excluded.requests), given = greatest(h.given, excluded.given), empty = greatest(h.empty, excluded.empty),
@@ -50,7 +50,8 @@ on conflict (hour, task_id) do update set
   run_p50 = coalesce(excluded.run_p50, h.run_p50), run_max = greatest(h.run_max, excluded.run_max),
   assigned = greatest(h.assigned, excluded.assigned), completed = greatest(h.completed, excluded.completed), returned = greatest(h.returned, excluded.returned),
   never = greatest(h.never, excluded.never), failed_work = greatest(h.failed_work, excluded.failed_work), expired = greatest(h.expired, excluded.expired),
-  reassigned = greatest(h.reassigned, excluded.reassigned), held = greatest(h.held, excluded.held)`
+  reassigned = greatest(h.reassigned, excluded.reassigned), held = greatest(h.held, excluded.held),
+  free = coalesce(h.free, excluded.free)`
 
 	removeSums = `delete from getwork.task_hour where hour < $1`
 )
@@ -80,7 +81,14 @@ func (r *Report) Sum(ctx context.Context) error {
 			}
 		}
 		b = emptyBuckets(from, time.Hour, int(hour.Sub(from)/time.Hour)+1, ids)
-		return b.count(ctx, r.sql, tx)
+		if err := b.count(ctx, r.sql, tx); err != nil {
+			return err
+		}
+		return b.free(ctx, r.sql, tx, func(task, n int64) {
+			if all := b.of[task]; len(all) > 1 {
+				all[len(all)-2].Left = &n // the hour that has just ended
+			}
+		})
 	})
 	if err == nil && b != nil {
 		err = pg.Transact(ctx, r.db, func(tx pgx.Tx) error {
@@ -101,6 +109,7 @@ func (r *Report) Sum(ctx context.Context) error {
 func (b *buckets) columns(until time.Time) []any {
 	hours, tasks := []time.Time{until.Add(-time.Hour)}, []int64{0}
 	numbers, times := make([][]int64, 15), make([][]*float64, 5)
+	var free []*int64
 	add := func(c *assign.Bucket) {
 		for i, n := range numbersOf(c) {
 			numbers[i] = append(numbers[i], *n)
@@ -115,6 +124,7 @@ func (b *buckets) columns(until time.Time) []any {
 		for i := range w {
 			times[i] = append(times[i], w[i])
 		}
+		free = append(free, c.Left)
 	}
 	add(&assign.Bucket{})
 	for id, all := range b.of {
@@ -136,5 +146,5 @@ func (b *buckets) columns(until time.Time) []any {
 	for i := 7; i < 15; i++ {
 		args = append(args, numbers[i])
 	}
-	return args
+	return append(args, free)
 }

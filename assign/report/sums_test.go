@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -95,6 +97,72 @@ func TestSums(t *testing.T) {
 	want := assign.Bucket{At: since, Completed: 7, Held: 2, Requests: 4, WaitMS: &assign.Waits{P50: 10, P90: 20, Max: 30}}
 	if diff := cmp.Diff(want, first); diff != "" || len(h.Tasks[0].Buckets) != 40*24+1 {
 		t.Errorf("%d hours, the first: %s", len(h.Tasks[0].Buckets), diff)
+	}
+}
+
+// How much is left at the end of each hour outlives the lists that said so, and what came in follows from it.
+func TestLeftAndCame(t *testing.T) {
+	t.Parallel()
+	address := schematest.URL(t)
+	n := start(t, address)
+	listed, unlisted := n.newTask(t, "listed", enginetest.Numbers), n.newTask(t, "unlisted", enginetest.Numbers)
+	inbox := n.newTask(t, "inbox", "")
+	n.node.PushKeys(t, "inbox", "a", "b", "c")
+	hour := time.Now().UTC().Truncate(time.Hour)
+	for at, free := range map[int]int{4: 1, 3: 10, 2: 12} { // hours ago in which there were so many at the end
+		enginetest.Execute(t, n.db, `insert into getwork.task_hour (hour, task_id, free) values ($1, $2, $3)`, hour.Add(-time.Duration(at)*time.Hour), listed.ID, free)
+	}
+	c := chronicleOf(t, address)
+	c.from = hour
+	c.run(listed, "-30m", "1s", "finished")
+	enginetest.Execute(t, n.db, `update getwork.run set given = 20, passed_over = 1, blocked = 2 where task_id = $1`, listed.ID)
+	enginetest.Execute(t, n.db, `update getwork.task_state s set last_run = (select id from getwork.run r where r.task_id = s.task_id) where task_id = $1`, listed.ID)
+	c.work(listed, "ann", "1", "-170m", "completed", "5m", "")
+	c.work(listed, "ann", "2", "-160m", "returned", "5m", "")
+	c.work(listed, "ann", "3", "-110m", "held", "", "")
+	c.work(listed, "ann", "4", "-29m", "returned", "5m", "")
+	c.work(listed, "ann", "5", "-28m", "completed", "5m", "")
+	c.work(listed, "ann", "6", "-27m", "held", "", "")
+	told := func() map[string]string {
+		t.Helper()
+		h, err := n.History(t.Context(), assign.Span{Since: new(hour.Add(-3 * time.Hour)), Step: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := func(v *int64) string {
+			if v == nil {
+				return "-"
+			}
+			return fmt.Sprint(*v)
+		}
+		all := map[string]string{}
+		for _, task := range h.Tasks {
+			var steps []string
+			for _, b := range task.Buckets {
+				steps = append(steps, number(b.Left)+" "+number(b.Came))
+			}
+			all[task.Task] = strings.Join(steps, ", ")
+		}
+		return all
+	}
+	want := map[string]string{"listed": "10 10, 12 3, - -, 15 -", "unlisted": "- -, - -, - -, - -", "inbox": "- -, - -, - -, 3 -"}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("before the hour is summed up: %s", diff)
+	}
+	if err := n.Sum(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.node.PushKeys(t, "inbox", "d", "e")
+	want["listed"], want["inbox"] = "10 10, 12 3, 15 5, 15 0", "- -, - -, 3 -, 5 2"
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("after it: %s", diff)
+	}
+	if free := enginetest.Query[int64](t, n.db, `select count(*) from getwork.task_hour where task_id = any($1) and free is not null`, []int64{unlisted.ID, inbox.ID}); free != 1 {
+		t.Errorf("%d hours of the inbox and of the task without a list have what is left, not 1", free)
+	}
+	h, err := n.History(t.Context(), assign.Span{Since: new(hour.Add(-time.Hour)), Step: 10 * time.Minute})
+	if err != nil || h.Tasks[0].Buckets[0].Left != nil || h.Tasks[0].Buckets[0].Came != nil {
+		t.Errorf("steps of ten minutes: %+v, %v", h.Tasks[0].Buckets[0], err)
 	}
 }
 

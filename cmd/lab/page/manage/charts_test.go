@@ -50,12 +50,14 @@ func TestPageFloorCharts(t *testing.T) {
 	b.Click(`[data-part=charts] .push`)
 	b.Await(page.Painted+` === 'true,true,true,true,true'`, e2e.Soon)
 	s.Exec(`update getwork.work set assigned_at = assigned_at - interval '20 minutes', closed_at = closed_at - interval '20 minutes' where state <> 'held'`)
+	s.Exec(`insert into getwork.task_hour (hour, task_id, free) select date_trunc('hour', now()) - interval '1 hour', id, 3 from getwork.task`)
 	b.Do(chromedp.Reload()) // figures are of all that is shown, not of its last minutes
 	b.Await(`document.querySelector('[data-chart=work] [role=img]').ariaLabel.endsWith(': completed 1, returned 1, expired 0, handed out 4')`, e2e.Soon)
 	b.Await(`document.querySelector('[data-chart=work] .legend').innerText.replaceAll(/\s+/g, ' ').includes('completed 1 returned 1 expired 0 handed out 4')`, e2e.Soon)
 	b.Shows(`[data-part=charts] p`, "times those of the slowest of them")
 	b.Shows(`[data-chart=waits]`, "median") // by their names, and the usual time beside them
 	b.Shows(`[data-chart=waits]`, "90th percentile")
+	b.Shows(`[data-chart=day]`, "came in")
 	b.Await(`/usual \d/.test(document.querySelector('[data-chart=runs]').innerText.replaceAll(/\s+/g, ' '))`, e2e.Soon)
 	b.Await(`(document.querySelector('[data-part=charts]').innerText.match(/since \d/g) ?? []).length === 1`, e2e.Soon) // the period, once
 	b.Press(`.folded summary`)                                                                                          // nothing is to do there
@@ -76,6 +78,8 @@ func TestPageFloorCharts(t *testing.T) {
 	b.Press(`.show-all`)
 	charted(b, "Asked", 3)
 	floor(b, "held", "Oliver 1 held", e2e.Soon)
+	b.Do(chromedp.Navigate(s.Nodes[0].URL + "/floor?hours=168"))
+	b.Shows(`[data-chart=left]`, "Left to do")
 }
 
 // historyScript feeds the charts' history, in steps of a minute, and returns its state.
