@@ -155,7 +155,8 @@ class People {
     const done = people.reduce((sum, p) => sum + (p.completed ?? 0), 0);
     return html`<section class="paper" aria-labelledby="who">
       <div class="head"><h2 id="who" tabindex="-1">${t`Who did what`}</h2>
-        <span class="count">${people.length ? plural(people.length, '{0} person, {1} done', '{0} people, {1} done', done) : nothing}</span></div>
+        <span class="count">${people.length ? plural(people.length, '{0} person, {1} done', '{0} people, {1} done', done) : nothing}${
+          people.length && value.team?.returned ? html`, ${t`${percent(value.team.share)} given back`}` : nothing}</span></div>
       ${people.length ? html`<div class="scroll" tabindex="0" role="region" aria-label=${t`Figures by person`}>
         <table>
           <thead><tr>${shown.map((column) => this.#head(column))}<th scope="col">${t`Now`}</th></tr></thead>
@@ -235,11 +236,12 @@ function sorted(people, { of, down }) {
   return people.toSorted((a, b) => (down ? up(b, a) : up(a, b)));
 }
 
-/** How many a person gave back; it stands out if it is twice the team's share, and not a few. */
+/** How many a person gave back, and which part of what they let go of, unless that is a few; it stands out if it is twice the team's. */
 function gaveBack({ returned, closed, share }, { share: all }) {
   if (!returned) return '–';
-  const stands = closed >= few && all && share / all >= 2;
-  return html`<span class=${stands ? 'tag' : nothing} data-time=${stands ? 'half' : nothing} title=${t`${percent(share)} of what they let go of; of the team it is ${percent(all)}`}>${count(returned)}</span>`;
+  const many = closed >= few;
+  const stands = many && all && share / all >= 2;
+  return html`${many ? html`<small class="soft">${percent(share)}</small> ` : nothing}<span class=${stands ? 'tag' : nothing} data-time=${stands ? 'half' : nothing} title=${t`${percent(share)} of what they let go of; of the team it is ${percent(all)}`}>${count(returned)}</span>`;
 }
 
 const gauge = (part) => html`<svg class="gauge" viewBox="0 0 100 8" preserveAspectRatio="none"><rect class="g0" width="100" height="8"></rect><rect class="g1" width=${100 * (part || 0)} height="8"></rect></svg>`;

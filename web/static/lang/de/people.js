@@ -20,6 +20,7 @@ export default {
   '{0} of what they let go of; of the team it is {1}': '{0} dessen, was abgegeben wurde; im Team sind es {1}',
   'These are the fifty who gave back most.': 'Das sind die fünfzig, die am meisten zurückgegeben haben.',
   '{0} people, {1} done': { one: '{0} Person, {1} erledigt', other: '{0} Personen, {1} erledigt' },
+  '{0} given back': '{0} zurückgegeben',
   'last {0}': 'zuletzt {0}',
   'What many give back': 'Was viele zurückgeben',
   'Ran out': 'Abgelaufen',

@@ -11,7 +11,7 @@ import { counts, mayCome, outcome, ran, things, yours } from './words.js';
 
 const choices = 5; // larger numbers are typed
 const patience = '1h'; // how long a lingering request waits
-const unfolded = 22; // so many rows are open at first: with the headings of the groups, thirty tasks fit a screen
+const unfolded = 16; // so many rows are open at first: with the headings of the groups, thirty tasks fit a screen 1080 px high
 
 /** The shortcut of a button, shown in it. */
 export const hint = (key) => html`<kbd aria-hidden="true">${key.toUpperCase()}</kbd>`;
