@@ -163,7 +163,9 @@ func walkFirefox(f *page.Firefox, t *testing.T) {
 	}
 	forth := tab(len(names), page.KeyTab)
 	f.Eval(`(window.walked = [], '')`)
-	walked(t, names, forth, tab(max(0, len(names)-1), page.KeyShift+page.KeyTab))
+	if wrong := walked(names, forth, tab(max(0, len(names)-1), page.KeyShift+page.KeyTab)); wrong != "" {
+		t.Error(wrong)
+	}
 }
 
 // covered returns the element with the focus if none of it is visible, and otherwise "". Once the Tab key has gone through

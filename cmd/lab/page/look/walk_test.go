@@ -2,6 +2,7 @@ package look
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,40 +50,49 @@ type stop struct {
 	Scrolls bool
 }
 
-// walk goes through the page with the Tab key, and back. It must stop once, visibly, at every element that can be used,
-// in the order of the page.
+// walk goes through the page with the Tab key, and back. It must stop once, visibly, at every element that can be used, in the order of
+// the page. A list may be drawn anew meanwhile, so what is wrong is walked again; a flaw of the page is found each time.
 func walk(b *page.Browser, t *testing.T) {
 	t.Helper()
-	var names []string
-	if err := json.Unmarshal([]byte(b.Eval(stops)), &names); err != nil {
-		t.Fatal(err)
+	for again := 2; ; again-- {
+		var names []string
+		if err := json.Unmarshal([]byte(b.Eval(stops)), &names); err != nil {
+			t.Fatal(err)
+		}
+		forth := tab(b, t, len(names))
+		var back []stop
+		if len(names) > 0 {
+			b.Eval(`(window.walked = [], '')`)
+			back = tab(b, t, len(names)-1, chromedp.KeyModifiers(chromedp.ModifierShift))
+		}
+		wrong := walked(names, forth, back)
+		if wrong == "" {
+			return
+		}
+		if again == 0 {
+			t.Error(wrong)
+			return
+		}
 	}
-	forth := tab(b, t, len(names))
-	var back []stop
-	if len(names) > 0 {
-		b.Eval(`(window.walked = [], '')`)
-		back = tab(b, t, len(names)-1, chromedp.KeyModifiers(chromedp.ModifierShift))
-	}
-	walked(t, names, forth, back)
 }
 
 // walked returns what is wrong with a walk to everything with those names, and back.
-func walked(t *testing.T, names []string, forth, back []stop) {
-	t.Helper()
+func walked(names []string, forth, back []stop) string {
 	for i, name := range names {
 		if i >= len(forth) || forth[i].Stop != i {
-			t.Fatalf("the Tab key does not stop at %q, the %d. of %q; it stops at %+v", name, i+1, names, forth)
+			return fmt.Sprintf("the Tab key does not stop at %q, the %d. of %q; it stops at %+v", name, i+1, names, forth)
 		}
 		if !forth[i].Ring {
-			t.Errorf("the focus on %q can't be seen", name)
+			return fmt.Sprintf("the focus on %q can't be seen", name)
 		}
 		if last := len(names) - 1; i > 0 && (i > len(back) || back[i-1].Stop != last-i) {
-			t.Fatalf("on the way back the Tab key does not stop at %q; it stops at %+v", names[last-i], back)
+			return fmt.Sprintf("on the way back the Tab key does not stop at %q; it stops at %+v", names[last-i], back)
 		}
 	}
 	if len(forth) > len(names) {
-		t.Errorf("the Tab key stops at unexpected places: %+v", forth[len(names):])
+		return fmt.Sprintf("the Tab key stops at unexpected places: %+v", forth[len(names):])
 	}
+	return ""
 }
 
 // tab presses the Tab key until it has stopped that often. A stop only for scrolling with the arrow keys does not
