@@ -250,12 +250,18 @@ function showLinks() {
 /** Puts links that have no room in the bar behind “More”. */
 function fold() {
   const [bar, rest] = [$('views'), $('rest')].map((nav) => [...nav.querySelectorAll('a')]);
-  for (let n = bar.length; n > 0; n--) {
+  const fits = (n) => {
     bar.forEach((link, i) => { link.hidden = i >= n; });
     rest.forEach((link, i) => { link.hidden = i < n; });
     $('more').hidden = n === bar.length;
-    if ($('views').scrollWidth <= $('views').clientWidth) return;
+    return $('views').scrollWidth <= $('views').clientWidth;
+  };
+  let [least, most] = [1, bar.length];
+  for (let n = most; least < most; n = Math.ceil((least + most) / 2)) { // each try lays out the page
+    if (fits(n)) least = n;
+    else most = n - 1;
   }
+  fits(least);
 }
 
 for (const id of ['rest', 'me-menu']) $(id).addEventListener('click', (e) => { if (e.target.closest('a, button')) $(id).hidePopover(); });

@@ -39,8 +39,13 @@ export function span(ms) {
   return h % 24 && d < 10 ? t`${d} d ${h % 24} h` : t`${d} d`;
 }
 
+const fixedTo = []; // formatters by decimals: making one takes longer than drawing a row
+
 /** A number with so many decimals. */
-export const fixed = (n, places) => n.toLocaleString(locale, { minimumFractionDigits: places, maximumFractionDigits: places });
+export const fixed = (n, places) => {
+  fixedTo[places] ??= new Intl.NumberFormat(locale, { minimumFractionDigits: places, maximumFractionDigits: places });
+  return fixedTo[places].format(n);
+};
 
 /** Milliseconds of something measured: 3 ms, 1.25 s, 2 min 5 s. */
 export function took(ms) {

@@ -17,11 +17,12 @@ class Exact extends Number {
   }
 }
 
+// What may be such a number. Looking at each value of a large answer takes ten times as long as reading it.
+const otherwise = /0\.0{6}|[\d.]{16}|(?:\.\d*0|\d[eE][-+]?\d+|-0)(?![^,\]}\s])/;
+
 /** JSON.parse, but amounts keep their zeros. Browsers that do not expose a number's source text show it without them. */
-export const parse = (json) => JSON.parse(json, (_, v, as) => {
-  const otherwise = typeof v === 'number' && as?.source && as.source !== String(v);
-  return otherwise ? new Exact(as.source) : v;
-});
+export const parse = (json) => JSON.parse(json, otherwise.test(json) ? (_, v, as) => (
+  typeof v === 'number' && as?.source && as.source !== String(v) ? new Exact(as.source) : v) : undefined);
 
 const isNumber = (v) => typeof v === 'number' || v instanceof Exact;
 const textOf = (v) => v.text ?? String(v);

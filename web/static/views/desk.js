@@ -461,9 +461,11 @@ class Desk {
     const left = (row) => this.#client.left(row.work);
     const full = this.#full ? t`You hold ${this.#client.work.size} of ${this.#most}, over all tasks. Finish or return something before you get more.` : '';
     const first = !opened && waiting.length ? waiting[0] : null;
-    return html`${opened || first || loaded ? nothing : html`<h1 class="sr">${t`Desk`}</h1>`}<div class="desk">
+    const told = loaded || Boolean(error); // before a task says how its items are shown, the sheet would change its height
+    const inHand = told ? opened : null;
+    return html`${inHand || first || loaded ? nothing : html`<h1 class="sr">${t`Desk`}</h1>`}<div class="desk">
       ${day({ done, ended: this.#day?.ended.filter((w) => w.state === 'completed') ?? completed.map((w) => ({ at: w.closed_at })), ...total }, this.#flags(rows))}
-      <div id="work"><div class="hand">${repeat(opened ? [opened] : [], (row) => row.key + row.work.id, (row) => sheet(row, {
+      <div id="work"><div class="hand">${repeat(inHand ? [inHand] : [], (row) => row.key + row.work.id, (row) => sheet(row, {
         task: this.#tasks.cards.get(row.work.task)?.task, left: left(row), age: now + this.#client.ahead - row.since, item: item(row), then: this.#then, later: this.#app.me.role !== 'agent',
       }, this.#acts))}
         ${first ? pending(first, now, mayRing(), this.#acts) : nothing}
@@ -472,7 +474,7 @@ class Desk {
         }, this.#supply, this.#acts) : nothing}
         <p id="heard" class="sr" role="status" dir="auto">${this.#said.heard}</p></div>
       ${mine(rows, {
-        opened, item, left, holds, recent, done, at: now,
+        known: told && this.#client.known, opened, item, left, holds, recent, done, at: now,
         many: rows.held.length > many,
         told: this.#said.told,
         task: (row) => cards.get(row.work.task)?.task,

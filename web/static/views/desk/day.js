@@ -10,7 +10,8 @@ const hour = 3_600_000;
 const flags = 3;
 const letter = 6.8; // px, of a label
 const hours = new Intl.DateTimeFormat(locale, { hour: 'numeric' });
-const label = (at) => (hours.resolvedOptions().hour12 ? hours.format(at) : String(new Date(at).getHours()));
+const { hour12 } = hours.resolvedOptions();
+const label = (at) => (hour12 ? hours.format(at) : String(new Date(at).getHours()));
 
 /** The start of today, for the call that reads the day. */
 export const midnight = () => new Date(now()).setHours(0, 0, 0, 0);

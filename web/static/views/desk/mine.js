@@ -27,10 +27,11 @@ export function sorted(rows, entry) {
   return out;
 }
 
-/** view: {opened, many, item(row), left(row), task(row), entry(row), title(work), told, holds, recent, at}. */
+/** view: {known: whether the pipeline was read, opened, many, item(row), left(row), task(row), entry(row), title(work), told, holds, recent, at}. */
 export function mine({ held, later, lost, going }, view, acts) {
   const label = (row, before) => (row.work.task === before?.work.task ? '' : view.task(row)?.title || row.work.task);
-  return html`<div class="mine">
+  const unread = !view.known && !going.length; // on a phone the sheet would push it down
+  return html`<div class="mine ${unread ? 'unread' : ''}">
     <section aria-labelledby="pipeline-title"><div class="head"><h2 id="pipeline-title" tabindex="-1">${t`On my desk`} <span id="held" class="count">${view.holds || ''}</span></h2>
       <p id="told" class="small soft" role="status" dir="auto" title=${view.told}>${view.told}</p></div>
       <ul id="coming">${view.coming}</ul>

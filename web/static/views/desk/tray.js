@@ -11,7 +11,7 @@ import { counts, mayCome, outcome, ran, things, yours } from './words.js';
 
 const choices = 5; // larger numbers are typed
 const patience = '1h'; // how long a lingering request waits
-const unfolded = 16; // so many rows are open at first: with the headings of the groups, thirty tasks fit a screen 1080 px high
+const unfolded = 18; // so many rows are open at first: with the headings of the groups, thirty tasks fit a screen 1080 px high
 
 /** The shortcut of a button, shown in it. */
 export const hint = (key) => html`<kbd aria-hidden="true">${key.toUpperCase()}</kbd>`;
@@ -123,7 +123,7 @@ export function list(cards, shelf, supply, view, acts) {
     if (!group) return rows;
     const sum = some.reduce((n, { card }) => n + left(card.task), 0);
     const late = some.reduce((n, { card }) => n + (card.task.late || 0), 0);
-    const open = shelf.isOpen(group, shown <= unfolded || cards.size <= unfolded + 2);
+    const open = shelf.isOpen(group, shown <= unfolded || cards.size <= unfolded);
     const count = open ? sum.toLocaleString(locale) : plural(some.length, '{0} task · {1}', '{0} tasks · {1}', sum.toLocaleString(locale));
     return html`<details class="group" .open=${live(open)} @toggle=${(e) => { if (e.target.open !== open) { shelf.fold(group, !e.target.open); acts.draw(); } }}>
       <summary tabindex="-1">${icon('chevron-right')}<span dir="auto">${group}</span>${

@@ -193,7 +193,7 @@ export class Charts {
     const rows = this.#told;
     const shown = this.#window();
     if (one.name === 'left' && !shown.some((r) => r.left !== null)) return nothing;
-    const every = Math.ceil(shown.length / 5);
+    const every = Math.ceil(shown.length / 3.5); // closer, the first label would touch the second
     return html`<figure class="chart" data-chart=${one.name}>
       <figcaption><h3>${one.title}</h3></figcaption>
       <div class="bar legend">${keys(one.series.map((s) => ({ ...s, name: html`${s.name} <b>${rows.length ? text(one, figure(one, s, rows)) : '–'}</b>` })))}</div>
