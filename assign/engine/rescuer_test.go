@@ -23,17 +23,24 @@ func TestDeadRunIsNoticedAtOnce(t *testing.T) {
 	n := startNode(t, url, nodeOptions{Look: 300 * time.Millisecond})
 	db := pool(t, url)
 	task := newTask(t, n, "task", numbers, nil)
-	run := query[int64](t, db, insertRunning, task.ID, 1<<30)
-	stood := standstill(t, db)
-	id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
-	r := n.endedRequest(t, id)
-	if took, stood := r.CompletedAt.Sub(r.CreatedAt), stood(); r.Assigned != 2 || took > 2*time.Second+stood {
-		t.Errorf("ann is %s with %d after %v, of which the machine stood still for %v", r.State, r.Assigned, took, stood)
+	// Without that, each takes two seconds at least; on a busy machine one may, although it was noticed.
+	var took time.Duration
+	tries := int64(0)
+	for again := true; again && tries < 3; tries++ {
+		run := query[int64](t, db, insertRunning, task.ID, 1<<30)
+		stood := standstill(t, db)
+		id := query[int64](t, db, `insert into getwork.work_requested (task_id, user_name, wanted, requested) values ($1, 'ann', 2, 2) returning id`, task.ID)
+		r := n.endedRequest(t, id)
+		took = r.CompletedAt.Sub(r.CreatedAt) - stood()
+		again = took > 2*time.Second
+		if state := query[string](t, db, `select state from getwork.run where id = $1`, run); r.Assigned != 2 || state != "lost" {
+			t.Errorf("ann is %s with %d, and the run %s", r.State, r.Assigned, state)
+		}
 	}
-	if state := query[string](t, db, `select state from getwork.run where id = $1`, run); state != "lost" {
-		t.Errorf("the run is %s", state)
+	if took > 2*time.Second {
+		t.Errorf("the last of %d took %v", tries, took)
 	}
-	await(t, "it is counted", func() bool { return n.Rescued.Load() == 1 && n.RunEnds[RunLost].Load() == 1 })
+	await(t, "it is counted", func() bool { return n.Rescued.Load() > 0 && n.RunEnds[RunLost].Load() == tries })
 }
 
 // While a run is alive no node tries its lock, however often it checks. When the lock's holder is gone they do.
