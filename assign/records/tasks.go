@@ -44,16 +44,12 @@ order by v.position, s.name`
 const (
 	onShelf    = `case when v.query is null and s.task_id = any($3::bigint[]) then -1 else ` + readyItems + `100000` + orShelf + ` end`
 	readyItems = `case when v.query is null then
-    ` + readyUpTo
-	readyUpTo = `(select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit `
-	orShelf   = `) ready)
+    (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit `
+	orShelf = `) ready)
   when ` + ShelfLasts + ` then
     greatest(least(s.shelf_left, 1 - s.shelf_from + (select c.rank from getwork.candidate c where c.run_id = s.shelf_run order by c.rank desc limit 1), 100000), 0)
   else 0 end`
 )
-
-// Ready is how many items the inbox of the task s can hand out, up to 100,000.
-const Ready = readyUpTo + `100000) ready)`
 
 // lateWaiting is how much of what waits on the shelf or in the inbox of the task s is late, and nextWaiting is the earliest deadline of the
 // rest. Only 1,000 are counted, since followed tasks are read several times a second. What somebody holds is counted as that. What was

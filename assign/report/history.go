@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"getwork/assign"
-	"getwork/assign/records"
 )
 
 // History counts what happened to each task, in steps of the same length. It refuses a name that no task has with
@@ -163,7 +162,9 @@ group by 1, 2, 3, 4`
 
 	// What is left now, of tasks of which it is known.
 	selectFree = `
-select s.task_id, case when v.query is null then ` + records.Ready + ` else u.given - u.passed_over - u.blocked end as free
+select s.task_id, case when v.query is null
+  then (select count(*) from (select from getwork.item i where i.task_id = s.task_id and i.due_at is null and i.done_at is null limit 100000) ready)
+  else u.given - u.passed_over - u.blocked end
 from getwork.task_state s join getwork.task_version v on v.task_id = s.task_id and v.version = s.version
 left join getwork.run u on u.id = s.last_run
 where s.task_id = any($1::bigint[]) and (v.query is null or u.given is not null)`
